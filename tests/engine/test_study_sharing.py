@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.effort import EVERYTHING
+from tests.engine.ask_tell.crowd import OneOfACrowd
 
 from tradewind import Study, report
 from tradewind.engine.ask_tell.asked_trial import TrialEnd
@@ -173,6 +174,10 @@ def _one_of_several(job: dict[str, Any]) -> SharedStudy:
     return Study.open(None, job)
 
 
+def _one_of_a_crowd(job: dict[str, Any]) -> SharedStudy:
+    return OneOfACrowd(None, job)
+
+
 def ask_and_tell_interrupted(line: int, opened: Callable[[dict[str, Any]], Study | SharedStudy] = _alone) -> bool:
     """One ask and one tell of a study, with an interrupt at a line of them; False where they have fewer lines.
 
@@ -215,7 +220,7 @@ def test_an_interrupt_at_some_line_loses_nothing(line: int) -> None:
     assert ask_and_tell_interrupted(line), "there are fewer lines"
 
 
-OPENED: list[Callable[[dict[str, Any]], Study | SharedStudy]] = [_alone, _one_of_several]
+OPENED: list[Callable[[dict[str, Any]], Study | SharedStudy]] = [_alone, _one_of_several, _one_of_a_crowd]
 
 
 @pytest.mark.parametrize("state", ["succeeded", "lost"])
@@ -271,7 +276,7 @@ def test_wrong_arguments_are_refused_alike_by_a_study_and_by_one_of_several_work
                 words.append(str(refused.value))
             assert study.ask()[0].number == 0
         said.append(words)
-    assert said[0] == said[1]
+    assert said[0] == said[1] == said[2]
 
 
 @pytest.mark.slow

@@ -23,6 +23,10 @@ class ProposesMany(Capability):
     """Proposes several configurations at once that do not get in each other's way."""
 
 
+class IgnoresResults(Capability):
+    """Proposes the same whatever runs have measured: workers that share a study may have it propose long before."""
+
+
 class ContinuousSpaces(Capability):
     """Works on spaces that cannot be listed."""
 
@@ -364,6 +368,11 @@ class Searcher(Plugin, ABC):
         return not issubclass(cls, LetsRunsEnd) or settings.get("abort") is True
 
     @property
+    def weighs(self) -> bool:
+        """True where a search may end because its next trial does not pay for itself."""
+        return ends_by_money(self.problem) or bool(self.problem.terms.least_improvement)
+
+    @property
     def aborts(self) -> bool:
         """True when the searcher itself cuts runs short; its setting ``abort`` or the job may forbid it."""
         wanted = bool(getattr(self.settings, "abort", True))
@@ -474,8 +483,7 @@ class Searcher(Plugin, ABC):
         This is the rule for searchers without a model: what the next trial brings is estimated by those so far.
         Searchers that `WeighsFutureRuns` weigh their own expectations when they are asked, by the same rule.
         """
-        ends = ends_by_money(self.problem) or self.problem.terms.least_improvement
-        if isinstance(self, WeighsFutureRuns) or not ends:
+        if isinstance(self, WeighsFutureRuns) or not self.weighs:
             return None  # nothing could end it: of thousands of trials none is looked at
         worth = worth_of_history(self.problem, self.history)
         if worth is None or worth.spend <= 0:

@@ -11,7 +11,7 @@ from pydantic import Field
 from tradewind import plugins
 from tradewind.errors import SpecError
 from tradewind.problem import Problem, Proposal, Trial
-from tradewind.searcher.base import NothingLeft, ProposesMany, Searcher, SearchState
+from tradewind.searcher.base import IgnoresResults, NothingLeft, ProposesMany, Searcher, SearchState
 
 
 class ExhaustiveSettings(plugins.Settings):
@@ -24,7 +24,7 @@ class ExhaustiveSettings(plugins.Settings):
     repetitions: int = Field(default=1, ge=1, description="How often each configuration is run.")
 
 
-class ExhaustiveSearcher(Searcher, ProposesMany):
+class ExhaustiveSearcher(Searcher, ProposesMany, IgnoresResults):
     """Tries every configuration of a finite space, once or several times.
 
     All configurations are run once before any is run again.

@@ -7,7 +7,7 @@ from itertools import islice
 
 from tradewind.plugins import Settings
 from tradewind.problem import Configuration, Proposal
-from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
+from tradewind.searcher.base import ContinuousSpaces, IgnoresResults, NothingLeft, ProposesMany, Searcher, SearchState
 from tradewind.searcher.candidate_pool import REFERENCE_SIZES
 
 _STAGE = {"stage": "at random"}
@@ -17,7 +17,7 @@ class RandomSettings(Settings):
     """Random search has no settings."""
 
 
-class RandomSearcher(Searcher, ProposesMany, ContinuousSpaces):
+class RandomSearcher(Searcher, ProposesMany, IgnoresResults, ContinuousSpaces):
     """Tries configurations at random, none twice.
 
     On a finite space every untried configuration that the money left pays for is equally likely; on a continuous

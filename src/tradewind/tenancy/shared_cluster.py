@@ -261,7 +261,7 @@ class SharedCluster:
         self._fresh: set[tuple[str, str, str]] = set()  # the same of searches that came, or that are over
         self._known: NodeCapacities = {}
         self._tenants: dict[str, Any] = {}
-        self._payments = PreemptionPayments(self.store, settings.policy.grace)
+        self._payments = PreemptionPayments(self.store, settings.name, settings.policy.grace)
         self._remembered: dict[int, Mapping[str, Any]] = {}  # by priorities, of searches that go on later
         self._token = ""
         self._next = {"look": 0.0, "nodes": 0.0, "snapshot": 0.0, "wake": float("inf")}
@@ -283,6 +283,7 @@ class SharedCluster:
         self._token = self.store.hold(settings.name, this_process(), LEASE_SECONDS, settings.words)
         self._remembered = self.store.remembered(settings.name)
         try:
+            self._payments.begin()
             self._see_nodes(self._engine.nodes())
             while not (self._stopping and not self._core_handles):
                 if not self._stopping and not wanted():
@@ -294,6 +295,8 @@ class SharedCluster:
                 _log.info("waiting for search %d", number)
             for core_handle in self._core_handles.values():
                 core_handle.join(30.0)
+            with contextlib.suppress(TradewindError):
+                self._payments.forget({})
             self._node_monitor.end(_LEAVE)
             with contextlib.suppress(TradewindError):
                 self.store.renew(settings.name, self._token, LEASE_SECONDS, self._snapshot())
@@ -315,6 +318,7 @@ class SharedCluster:
                 self._next[what] = now + seconds
                 action()
         self._take_nodes()
+        self._payments.forget(self.allocator.requests)
         if now >= self._next["wake"]:
             self._next["wake"] = float("inf")
             self._feed(ev.AllocatorTick())
@@ -537,8 +541,9 @@ class SharedCluster:
 
     def _preempt(self, it: ev.PreemptRun) -> None:
         """Have the Core of a search end a run for another tenant, if that can pay for it."""
-        tenant, requests = self._tenants.get(it.tenant), self.allocator.requests
-        if why := self._payments.why_unpaid(it, tenant, requests, time.monotonic()):
+        tenant, run = self._tenants.get(it.tenant), self.allocator.requests.get(it.request)
+        study = self._jobs[int(it.job)].study_id if int(it.job) in self._jobs else None
+        if why := self._payments.why_unpaid(it, tenant, run, study, time.monotonic()):
             _log.warning("tenant %s takes no run of search %s: %s", it.tenant, it.job, why)
             self._outbox.put(PreemptionDeclinedMessage(int(it.job), it.request, why))
         elif (core_handle := self._core_handles.get(int(it.job))) is not None:

@@ -45,6 +45,7 @@ from tradewind.searcher.base import (
     Concludes,
     ContinuousSpaces,
     Explains,
+    IgnoresResults,
     LearnsFromPast,
     NothingLeft,
     PredictsRuns,
@@ -397,6 +398,22 @@ class SearcherConformance(SearcherEdgeCases):
             searcher.tell(trial)
         state = SearchState(proposed=7)
         assert searcher.ask(state, 3) == searcher.ask(state, 3)
+
+    def test_results_are_ignored_where_it_says_so(self, make: MakeSearcher) -> None:
+        """One that `IgnoresResults` proposes the same whatever trials have measured, and while they run."""
+        problem = table_problem()
+        if not isinstance(make(problem, 3), IgnoresResults):
+            return
+        trials = drive(make(problem, 3), problem, 6)
+        answers = []
+        failed = [ended_trial(problem, trial.proposal, trial.number, TrialState.FAILED) for trial in trials]
+        begun = [pending(problem, trial.proposal, trial.number) for trial in trials]
+        for ended, running in ((trials, []), (failed, []), ([], begun)):
+            searcher = make(problem, 3)
+            for trial in ended:
+                searcher.tell(trial)
+            answers.append(proposed_keys(searcher.ask(SearchState(pending=running, proposed=6), 3)))
+        assert answers[0] == answers[1] == answers[2]
 
     def test_state_survives_json(self, make: MakeSearcher) -> None:
         """A searcher restored from its state and its trials goes on as the first one does."""

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.engine.ask_tell.crowd import OneOfACrowd
 
-from tradewind import Asked, Study
+from tradewind import Asked
 from tradewind.engine.ask_tell.shared_study import SharedStudy
 from tradewind.store.base import store_at
 
@@ -36,8 +37,10 @@ class SharedCalls(RuleBasedStateMachine):
         searcher=st.sampled_from(["random", "exhaustive", "coordinate_descent"]),
         budget=st.sampled_from([{"trials": 6}, {"trials": 9, "dollars": 4.0}, {}]),
         stop=st.sampled_from([[], [{"use": "target", "value": 0.0}]]),
+        kind=st.sampled_from([SharedStudy, OneOfACrowd]),
     )
-    def open(self, searcher: str, budget: dict[str, Any], stop: list[Any]) -> None:
+    def open(self, searcher: str, budget: dict[str, Any], stop: list[Any], kind: type[SharedStudy]) -> None:
+        self.kind = kind
         self.job: dict[str, Any] = {
             "name": "any",
             "space": {"x": "0..4", "mode": ["a", "b"]},
@@ -46,7 +49,7 @@ class SharedCalls(RuleBasedStateMachine):
             "budget": budget,
             "stop": stop,
         }
-        self.workers = [Study.open(self.url, self.job) for _ in range(2)]
+        self.workers = [kind(self.url, self.job) for _ in range(2)]
 
     def teardown(self) -> None:
         for worker in self.workers:
@@ -86,7 +89,7 @@ class SharedCalls(RuleBasedStateMachine):
         """Its trials are free then; it has said nothing of them."""
         self.workers[who].close()
         self.held[who].clear()
-        self.workers[who] = Study.open(self.url, self.job)
+        self.workers[who] = self.kind(self.url, self.job)
 
     @rule(who=WHO, x=st.integers(0, 4))
     def enqueue(self, who: int, x: int) -> None:

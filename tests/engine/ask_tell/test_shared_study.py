@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 from tests.effort import share
+from tests.engine.ask_tell.crowd import OneOfACrowd
 
 from tradewind import Study
+from tradewind.engine.ask_tell import proposed_ahead
+from tradewind.engine.ask_tell.proposed_ahead import AheadCount
 from tradewind.engine.ask_tell.shared_study import SharedStudy
 from tradewind.errors import ConfigurationError, StudyBusyError, StudyNotFoundError
 from tradewind.problem import TrialState
@@ -202,6 +205,71 @@ def test_optimise_goes_on_with_the_trials_of_a_worker_that_dies(url: str) -> Non
         assert best is not None and best.configuration["x"] == min(calls)
         assert len(calls) == 3
         assert asked.configuration["x"] in calls
+
+
+def test_what_is_proposed_ahead_goes_to_whoever_asks_and_comes_after_what_was_given_back_or_enqueued(url: str) -> None:
+    with OneOfACrowd(url, JOB) as one, OneOfACrowd(url, JOB) as two:
+        (first,) = one.ask()
+        assert len(one.trials) == 5, "four more than anybody has asked for"
+        assert [two.ask()[0].number for _ in range(2)] == [1, 2]
+        assert two._machine.history.trials.keys() == {1, 2}, "it has not taken in what the other one did"
+        one.give_back([first])
+        two.enqueue({"x": 77})
+        assert one.ask() == [first]
+        two.ask()
+        told = {asked.number: worker for worker in (one, two) for asked in worker.pending}
+        assert [asked.configuration["x"] for asked in two.pending][-1] == 77
+        for number, worker in told.items():
+            worker.tell(number, runtime=1.0, metrics={"value": 1.0})
+        seen = set(told)
+        while given := [(worker, asked) for worker in (one, two) for asked in worker.ask()]:
+            assert not seen & {asked.number for _, asked in given}
+            for worker, asked in given:
+                seen.add(asked.number)
+                _tell(worker, asked)
+        assert seen == set(range(12))
+        assert {worker.finished for worker in (one, two)} == {"the budget of 12 trials is used up"}
+        assert one.trials == two.trials
+        assert one.spent == two.spent
+
+
+def test_a_worker_that_never_proposes_hears_of_the_end_and_waits_for_trials_of_one_that_dies(url: str) -> None:
+    job = {**JOB, "budget": {"trials": 3}}
+    with OneOfACrowd(url, job) as two:
+        one = OneOfACrowd(url, job)
+        (asked,) = one.ask()
+        calls: list[int] = []
+
+        def function(x: int) -> float:
+            calls.append(x)
+            if len(calls) == 2:
+                one.close()
+            return float(x)
+
+        best = two.optimise(function)
+        assert best is not None and best.configuration["x"] == min(calls)
+        assert asked.configuration["x"] in calls and len(calls) == 3
+
+
+def test_trials_are_proposed_ahead_only_where_no_result_decides_what_is_next(url: str) -> None:
+    jobs: list[dict[str, Any]] = [
+        {"searcher": "coordinate_descent"},
+        {"budget": {"trials": 12, "dollars": 3.0}},
+        {"stop": [{"use": "target", "value": -1.0}]},
+        {"objective": {"minimise": "runtime"}},
+    ]
+    for at, more in enumerate(jobs):
+        with OneOfACrowd(url, {**JOB, "name": f"job {at}", **more}) as one:
+            one.ask()
+            assert len(one.trials) == 1
+
+
+def test_the_number_of_proposals_ahead_follows_the_rate_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = AheadCount()
+    for changed, seconds, worth in ((3, 0.01, 0), (16, 0.1, 40), (16, 60.0, 0), (500, 0.1, 64)):
+        monkeypatch.setattr(proposed_ahead.Moment, "ago", lambda moment, seconds=seconds: seconds)
+        count.caught_up(changed)
+        assert count.worth == worth
 
 
 _WORKER = """

@@ -31,6 +31,7 @@ from tradewind.engine.ask_tell.asked_trial import (
     not_asked,
     read_job,
 )
+from tradewind.engine.ask_tell.proposed_ahead import AheadCount, may_propose_ahead
 from tradewind.engine.function_calls import call_for_trial, check_callable
 from tradewind.engine.past_studies import with_past_studies
 from tradewind.engine.proposals import (
@@ -55,7 +56,7 @@ from tradewind.errors import ConfigurationError, StudyNotFoundError, TradewindEr
 from tradewind.problem import Run, RunState, Trial, Value
 from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.store.base import Change, Store, StudyRow, store_at, this_process
-from tradewind.store.studies.study_workers import SharedChanges, SharedStep
+from tradewind.store.studies.study_workers import AHEAD, SharedChanges, SharedStep
 from tradewind.utils.clock import SystemClock
 from tradewind.utils.paths import data_folder
 from tradewind.utils.processes import Moment
@@ -69,9 +70,6 @@ _HEARTBEAT = 0.25
 
 _LIVE_SECONDS = 1.0
 """Seconds for which it counts who was seen alive."""
-
-_MANY = 4
-"""Changed trials of others that are worth a read of their own before a step."""
 
 _JUST_NOW = 60.0
 """Seconds for which a trial is left to the callbacks of the worker that told it."""
@@ -153,26 +151,105 @@ class SharedStudy:
         given: list[Asked] = []
         with self._exclusively("ask"):
             try:
-                with self._step("ask", lasting=False, ahead=True) as step:
-                    given = self._abandoned(step, wanted)
-                    if not given:
-                        self._machine.parallel = len(self._machine.runs) + wanted
-                        self._feed(step, ev.Tick())
-                        self._machine.parallel = 0
-                        given, self._new = self._new[:wanted], []
-                    if not given:
-                        self._look_who_lives(step)
-                        given = self._abandoned(step, wanted)
-                    if given:
-                        self._write(step, ev.WriteRows(), {asked.number: self._token for asked in given})
-                        if self.spec.callbacks:  # also of those that another worker has begun
-                            self._written.append(([self._machine.history.trials[one.number] for one in given], ()))
+                taken = None
+                if self._goes_ahead:
+                    with self._step("ask", lasting=False, catch_up=False) as step:
+                        taken = self._take_free(step, wanted)
+                given = taken or []
+                if taken is None:
+                    with self._step("ask", lasting=False, ahead=True) as step:
+                        given = self._hand_out(step, wanted)
+                        self._others_run = bool(self._machine.runs)
                 self._asked |= {asked.number: asked for asked in given}
                 return given
             except BaseException:  # interrupted: nobody got them, so that the next `ask` gives them out
                 for asked in given:
                     self._asked.pop(asked.number, None)
                 raise
+
+    @property
+    def _goes_ahead(self) -> bool:
+        """True where trials are proposed before anybody asks: many ask at once, and no result decides what is next."""
+        return self._ahead.worth > 0 and self._is_free and self._machine.ending is None
+
+    def _take_free(self, step: SharedStep, wanted: int) -> list[Asked] | None:
+        """Take trials that nobody has, without what others have changed; None where that is to be known.
+
+        So most workers need not take in what all others find. The one that has made the last proposals does, and
+        makes the next ones in time.
+        """
+        if step.state == "finished":
+            return [] if self._is_finished() else None
+        few, most = self._ahead.worth // 2, self.spec.budget.trials
+        free = step.free(wanted + few)
+        self._ahead.many = True
+        if free.waits or self._forgotten():
+            return None
+        if most is None or free.newest + 1 < most:
+            proposed_last = free.newest + 1 == self._machine.history.next_number
+            if len(free.running) < wanted + (few if proposed_last else 0):
+                return None
+        elif not free.running:  # all are proposed
+            return [] if self._all_live(step) else None
+        self._number = step.last()
+        given = []
+        for number in free.running[:wanted]:
+            trial, runs = step.trial(number)
+            self._feed(step, ev.ChangedElsewhere([trial], runs))
+            given.append(asked_trial(trial, self._cap(runs[-1])))
+        self._keep(step, given)
+        return given
+
+    def _is_finished(self) -> bool:
+        """True where another worker has found that the study is over, by the same job as this one's."""
+        row = self._store.study(self.row.id)
+        if row.spec == study_document(self.spec):
+            self._finished = row.reason
+        return bool(self._finished)
+
+    def _all_live(self, step: SharedStep) -> bool:
+        """True where some trials are open, and each is with a worker that is alive."""
+        self._look_now_and_then(step)
+        workers = set(step.open().values())
+        if workers - self._live:
+            self._look_who_lives(step)
+        self._others_run = bool(workers) and workers <= self._live
+        return self._others_run
+
+    def _hand_out(self, step: SharedStep, wanted: int) -> list[Asked]:
+        """Trials for whoever asks: given back, enqueued, proposed ahead or new, in this order."""
+        given = self._abandoned(step, wanted)
+        if not given:
+            history, runs = self._machine.history, self._machine.runs
+            ahead = sorted((run for run in runs.values() if self._owners.get(run.trial) == AHEAD), key=_by_trial)
+            if len(history.pending) == len(runs):  # nothing waits to be started
+                given = self._handed(ahead[:wanted])
+            lacking = 0 if given else wanted
+            spare = self._ahead.worth - len(ahead) + len(given) if self._goes_ahead else 0
+            if lacking or spare > self._ahead.worth // 2:
+                given += self._propose(step, lacking, max(0, spare))
+        if not given:
+            self._look_who_lives(step)
+            given = self._abandoned(step, wanted)
+        if given:
+            self._keep(step, given)
+        return given
+
+    def _propose(self, step: SharedStep, wanted: int, spare: int) -> list[Asked]:
+        """Have the searcher asked for so many trials, and for some that are handed out later."""
+        self._machine.parallel = len(self._machine.runs) + wanted + spare
+        self._feed(step, ev.Tick())
+        self._machine.parallel = 0
+        new, self._new = self._new, []
+        if len(new) > wanted:
+            self._write(step, ev.WriteRows(), {asked.number: AHEAD for asked in new[wanted:]})
+        return new[:wanted]
+
+    def _keep(self, step: SharedStep, given: Sequence[Asked]) -> None:
+        """Write that this worker has these trials."""
+        self._write(step, ev.WriteRows(), {asked.number: self._token for asked in given})
+        if self.spec.callbacks:  # also of those that another worker has begun
+            self._written.append(([self._machine.history.trials[one.number] for one in given], ()))
 
     def tell(
         self,
@@ -225,7 +302,8 @@ class SharedStudy:
     def _take_result(self, step: SharedStep, number: int, outcome: RunOutcome) -> bool:
         """Check and write what `tell` says of a trial; False where another worker has told it already."""
         run = self._run_of(number)
-        if self._tells_alone and run is not None and step.stands(number, run.attempt):
+        alone = self._tells_alone and run is not None and step.stands(number, run.attempt)
+        if alone and not step.is_last(number, self.spec.budget.trials):  # who tells the last one ends the study
             self._number = step.last()
         else:
             self._catch_up(step)
@@ -306,7 +384,7 @@ class SharedStudy:
         while trials is None or done < trials:
             given = self.ask()
             if not given:
-                if self.finished is not None or not self._machine.runs:
+                if self.finished is not None or not self._others_run:
                     break
                 time.sleep(_PATIENCE)
                 continue
@@ -346,13 +424,14 @@ class SharedStudy:
 
     @property
     def spent(self) -> float:
-        """USD, total, as of the last call."""
-        return self._machine.ledger.spent
+        """USD that all workers have spent as it is now, total."""
+        with self._step("spent", lasting=False):
+            return self._machine.ledger.spent
 
     @property
     def finished(self) -> str | None:
         """The reason why the study proposes nothing more, as of the last call, or None."""
-        return stopped.reason if (stopped := self._machine.stopped) else None
+        return stopped.reason if (stopped := self._machine.stopped) else self._finished
 
     @property
     def store_url(self) -> str:
@@ -364,12 +443,12 @@ class SharedStudy:
         if self._process != os.getpid() or self._closed:
             return
         with self._lock:
+            others = True
+            if self.spec.callbacks:  # they are told how the study ended
+                with suppress(TradewindError), self._step("close", lasting=False) as step:
+                    others = bool(step.live() - {self._token})
             self._closed = True
             self._end.set()
-            others = True
-            if self.spec.callbacks:
-                with suppress(TradewindError), self._workers.step(lasting=False) as step:
-                    others = bool(step.live() - {self._token})
             try:
                 self._workers.leave(self._token)
             finally:
@@ -402,16 +481,19 @@ class SharedStudy:
         self._problem = with_past_studies(self._problem, self.spec, self.row, self._store)
         self._searcher = build_searcher(self.spec, self._problem)
         self._machine = ask_tell_machine(self.spec, self._problem, self._searcher, self.row.owner)
+        self._is_free = may_propose_ahead(self.spec, self._problem, self._searcher)
 
     def _open(self) -> None:
         """Make the search anew out of the store."""
         self._new = []
         self._owed: list[ev.WriteRows] = []  # what follows from others' changes, for the next step
-        self._many = False
-        self._ahead = 0  # changes that were read before the step
+        self._ahead = AheadCount()
+        self._read_before = 0  # changes that were read before the step
+        self._finished: str | None = None  # why, as another worker has found
+        self._others_run = False  # as of the last `ask` that got nothing
         self._number = 0  # of the last change of all
         self._owners: dict[int, str | None] = {}  # of the runs that have not ended
-        self._live: set[str] = set()
+        self._live: set[str | None] = set()
         self._live_at = -math.inf
         self._damaged = False
         with self._workers.step(lasting=False) as step:
@@ -429,9 +511,8 @@ class SharedStudy:
     @property
     def _tells_alone(self) -> bool:
         """True where a result decides nothing that the changes of others may decide, too: they can be read later."""
-        budget, left = self.spec.budget, self._machine.trials_left
-        free = not self.spec.stop and budget.dollars is None and budget.hours is None
-        return free and self._machine.ending is None and (left is None or left > 0)
+        unlimited = not self.spec.stop and self.spec.budget.dollars is None and self.spec.budget.hours is None
+        return unlimited and self._machine.ending is None
 
     def _run_of(self, number: int) -> Run | None:
         return next((run for run in self._machine.runs.values() if run.trial == number), None)
@@ -463,8 +544,8 @@ class SharedStudy:
                 self._prepare()
                 self._open()
             try:
-                if ahead and self._many:
-                    self._ahead = self._take(self._workers.changes(self._seen))
+                if ahead and self._ahead.many:
+                    self._read_before += self._take(self._workers.changes(self._seen))
                 with self._workers.step(lasting=lasting) as step:
                     self._hold_on(step)
                     if catch_up:
@@ -485,8 +566,8 @@ class SharedStudy:
             kept = json.loads(step.searcher_state)
             if kept.get("searcher") == self._searcher.name and kept.get("state"):
                 self._searcher.restore(kept["state"])
-        self._many = self._take(step.changes(self._seen)) >= _MANY or self._ahead >= _MANY
-        self._ahead = 0
+        self._ahead.caught_up(self._read_before + self._take(step.changes(self._seen)))
+        self._read_before = 0
         for rows in self._owed:
             self._write(step, rows, {})
         self._owed.clear()
@@ -505,14 +586,24 @@ class SharedStudy:
 
     def _abandoned(self, step: SharedStep, most: int) -> list[Asked]:
         """Trials that run for nobody: they were given back, or their worker is dead."""
-        if time.monotonic() - self._live_at > _LIVE_SECONDS:
-            self._look_who_lives(step)
+        self._look_now_and_then(step)
         runs = self._orphaned()
         if any(self._owners.get(run.trial) is not None for run in runs):  # or it has joined since the last look
             self._look_who_lives(step)
             runs = self._orphaned()
+        return self._handed(runs[:most])
+
+    def _handed(self, runs: Sequence[Run]) -> list[Asked]:
         history = self._machine.history
-        return [asked_trial(history.trials[run.trial], self._cap(run)) for run in runs[:most]]
+        return [asked_trial(history.trials[run.trial], self._cap(run)) for run in runs]
+
+    def _forgotten(self) -> bool:
+        """True where an `ask` of this worker was interrupted after all was stored: somebody has to run its trials."""
+        return any(owner == self._token and trial not in self._asked for trial, owner in self._owners.items())
+
+    def _look_now_and_then(self, step: SharedStep) -> None:
+        if time.monotonic() - self._live_at > _LIVE_SECONDS:
+            self._look_who_lives(step)
 
     def _look_who_lives(self, step: SharedStep) -> None:
         self._live, self._live_at = step.live() | {self._token}, time.monotonic()
@@ -522,10 +613,10 @@ class SharedStudy:
 
         def has_somebody(trial: int) -> bool:
             owner = self._owners.get(trial)
-            return trial in self._asked if owner == self._token else owner in self._live
+            return trial in self._asked if owner == self._token else owner == AHEAD or owner in self._live
 
         found = [run for run in self._machine.runs.values() if not has_somebody(run.trial)]
-        return sorted(found, key=lambda run: run.trial)
+        return sorted(found, key=_by_trial)
 
     def _cap(self, run: Run) -> float | None:
         return self._machine.cap(self._machine.history.trials[run.trial], run)[0]
@@ -580,6 +671,10 @@ class SharedStudy:
             if self._renewed.ago() > self._lease * _HEARTBEAT:
                 with suppress(TradewindError), self._workers.step(lasting=False) as step:
                     self._hold_on(step)
+
+
+def _by_trial(run: Run) -> int:
+    return run.trial
 
 
 def _found(

@@ -244,20 +244,24 @@ class SearchMachine:
     def _take_changes(self, trials: Sequence[Trial], runs: Sequence[Run]) -> list[ev.SearchInstruction]:
         """Take trials as other workers have left them: what those have stored is not stored again."""
         out: list[ev.SearchInstruction] = []
+        attempts_of: dict[int, list[Run]] = {}
+        for run in sorted(runs, key=lambda run: run.attempt):
+            attempts_of.setdefault(run.trial, []).append(run)
+        changed = {trial.number for trial in trials}
+        self._waiting = deque(trial for trial in self._waiting if trial.number not in changed)
         for trial in trials:
             known = self.history.trials.get(trial.number)
             if known is not None and known.state.ended:
                 continue
             attempts = known.attempts if known is not None and known.key == trial.key else 0
-            self._waiting = deque(other for other in self._waiting if other.number != trial.number)
-            for run in sorted((run for run in runs if run.trial == trial.number), key=lambda run: run.attempt):
+            for run in attempts_of.get(trial.number, ()):
                 if run.run_id in self.runs or run.attempt > attempts:
                     self._take_run(run, trial)
             self.history.put(trial)
             if trial.state.ended:
                 self._end_trial(trial)
                 out += [ev.TellSearcher(trial)] if trial.state.informs else []
-            elif not any(run.trial == trial.number for run in self.runs.values()):
+            elif not any(run.run_id in self.runs for run in attempts_of.get(trial.number, ())):
                 self._waiting.append(trial)
         return out
 
@@ -345,7 +349,7 @@ class SearchMachine:
             why = ""
             if late:
                 why = "the time budget was used up"
-            elif run.state == RunState.EXECUTING:
+            elif run.state == RunState.EXECUTING and run.runtime > 0:
                 limits = self.run_limits.limits(self.history.trials[run.trial], best)
                 why = next((reason for seconds, reason in limits if run.runtime > seconds), "")
             out += self._abort(run.run_id, why) if why else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from tradewind.store.clusters.rows import (
     TenantRow,
     make_tenant,
 )
+from tradewind.store.clusters.tenant_spending import PreemptionPromise
 from tradewind.store.sql.database import Database
 from tradewind.store.sql.leases import CLUSTER_LEASES
 from tradewind.store.sql.schema import cluster_jobs, clusters, leases, tenants, trials
@@ -171,6 +172,25 @@ class ClusterStore:
             requests += tenant_spending.spent_on_preemptions(connection, tenant)
         return {number: most for number, most in searches.items() if before is None or number < before}, requests
 
+    def promise(self, wanted: PreemptionPromise, quota: float) -> float | None:
+        """Set money aside for a run that is taken, as long as nobody else decides what the tenant's money is for.
+
+        Args:
+            wanted: What is set aside.
+            quota: USD that the tenant may spend in all.
+
+        Returns:
+            What is left where it is not enough, and nothing was set aside; else None.
+        """
+        with self._database.write() as connection:
+            tenant_spending.lock_spending(connection)
+            return tenant_spending.promise(connection, wanted, quota)
+
+    def forget_promises(self, cluster: str, going_on: Collection[str]) -> None:
+        """Forget what was promised for the runs of a cluster that are not among those that go on."""
+        with self._database.write() as connection:
+            tenant_spending.forget_promises(connection, cluster, going_on)
+
     def studies_of_requests(self) -> list[tuple[str, int | None]]:
         """Tenant and study of each request to the service, the oldest first; one that has not begun has no study."""
         with self._database.read() as connection:
@@ -181,6 +201,8 @@ class ClusterStore:
     def submit(self, job: JobRow) -> JobRow:
         """Add a search; its ``id`` is set by the store. A tenant that is not there is made."""
         with self._database.write() as connection:
+            # Else what is set aside at this moment might miss this search, which misses that, too.
+            tenant_spending.lock_spending(connection)
             make_tenant(connection, job.tenant)
             values = {name: getattr(job, name) for name in JobRow.__dataclass_fields__ if name != "id"}
             values["submitted"] = job.submitted or time.time()

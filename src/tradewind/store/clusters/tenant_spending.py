@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from tradewind.store.clusters.rows import OPEN_JOB_STATES
 from tradewind.store.service.request_queries import CLAIM_LOCK, HELD
-from tradewind.store.sql.schema import cluster_jobs, requests, runs
+from tradewind.store.sql.schema import cluster_jobs, preemption_promises, requests, runs
 from tradewind.store.studies.rows import ENDED_RUN_STATES, WAS_TAKEN
 
 _TENANT: sa.BindParameter[str] = sa.bindparam("tenant")
@@ -32,7 +34,9 @@ _of_searches = (
 )
 
 # Few runs are open or were cancelled: the index finds them.
-_taken_runs = sa.select(runs.c.state, runs.c.cost, runs.c.reserved, runs.c.details).where(
+_taken_runs = sa.select(
+    runs.c.study_id, runs.c.trial, runs.c.state, runs.c.cost, runs.c.reserved, runs.c.details
+).where(
     runs.c.study_id.in_(sa.select(_job.study_id).where(_job.study_id.is_not(None))),
     runs.c.state.not_in(ENDED_RUN_STATES) | (runs.c.state == "cancelled"),
     WAS_TAKEN,
@@ -40,6 +44,27 @@ _taken_runs = sa.select(runs.c.state, runs.c.cost, runs.c.reserved, runs.c.detai
 
 STUDIES_OF_REQUESTS = sa.select(_request.tenant, _request.study_id).order_by(_request.id)
 """Whose each request is, and its study."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionPromise:
+    """USD that a tenant will pay for a run of another one.
+
+    Attributes:
+        cluster: The cluster that takes the run.
+        request: The run's id in the cluster.
+        tenant: Who pays.
+        study_id: The study of the run.
+        trial: Its trial.
+        dollars: What it may cost until it is gone.
+    """
+
+    cluster: str
+    request: str
+    tenant: str
+    study_id: int | None
+    trial: int
+    dollars: float
 
 
 def spent_by_requests(connection: Connection, tenant: str) -> float:
@@ -71,12 +96,20 @@ def spent_by_searches(connection: Connection, tenant: str) -> dict[int, float]:
 
 
 def spent_on_preemptions(connection: Connection, tenant: str) -> float:
-    """USD of runs of others that a tenant took and pays; one that is not gone yet counts with what it may cost."""
-    total = 0.0
-    for state, cost, reserved, details in connection.execute(_taken_runs):
+    """USD of runs of others that a tenant took and pays; one that is not gone yet counts with what it may cost.
+
+    So does one whose search has not noted yet that it is taken, with what was promised for it.
+    """
+    total, noted = 0.0, set()
+    for study, trial, state, cost, reserved, details in connection.execute(_taken_runs):
         taken = json.loads(details)["preemption"]
         if (taken["tenant"], taken["pays"]) == (tenant, "taker"):
-            total += taken["cost"] if state in ENDED_RUN_STATES else max(cost, reserved)
+            ended = state in ENDED_RUN_STATES
+            total += taken["cost"] if ended else max(cost, reserved)
+            noted |= set() if ended else {(study, trial)}
+    promised = sa.select(preemption_promises).where(preemption_promises.c.tenant == tenant)
+    for row in connection.execute(promised):
+        total += 0.0 if (row.study_id, row.trial) in noted else row.dollars
     return total
 
 
@@ -90,3 +123,32 @@ def lock_spending(connection: Connection) -> None:
     """Wait until nobody else is deciding what a tenant's money is set aside for; SQLite has one writer anyhow."""
     if connection.dialect.name == "postgresql":
         connection.execute(CLAIM_LOCK)
+
+
+def promise(connection: Connection, wanted: PreemptionPromise, quota: float) -> float | None:
+    """Set money aside for a run that is taken; without enough of it, nothing is, and what is left is returned.
+
+    Args:
+        connection: In a transaction that has the lock of spending.
+        wanted: What is set aside.
+        quota: USD that the tenant may spend in all.
+    """
+    left = max(0.0, quota - spent_by_tenant(connection, wanted.tenant))
+    if wanted.dollars > left:
+        return left
+    connection.execute(sa.insert(preemption_promises), asdict(wanted))
+    return None
+
+
+def forget_promises(connection: Connection, cluster: str, going_on: Collection[str]) -> None:
+    """Forget what was promised for runs of a cluster that are gone.
+
+    Args:
+        connection: To the database.
+        cluster: The cluster.
+        going_on: The runs that are not gone.
+    """
+    of_cluster = preemption_promises.c.cluster == cluster
+    known = connection.scalars(sa.select(preemption_promises.c.request).where(of_cluster)).all()
+    if gone := [request for request in known if request not in going_on]:
+        connection.execute(sa.delete(preemption_promises).where(of_cluster, preemption_promises.c.request.in_(gone)))

@@ -165,13 +165,15 @@ class PreparedQuery:
         compiled = query.compile(dialect=dialect)
         self._text = str(compiled)
         self._order: Sequence[str] | None = compiled.positiontup
+        self._fixed: Mapping[str, Any] = compiled.params  # of constants in it
 
     def fetch(self, connection: AnyConnection, values: Mapping[str, Any]) -> Sequence[Any]:
         """All rows."""
+        every = {**self._fixed, **values}
         if self._order is None:
             assert isinstance(connection, Connection)
-            return connection.exec_driver_sql(self._text, dict(values)).all()
-        given = tuple(values[name] for name in self._order)
+            return connection.exec_driver_sql(self._text, every).all()
+        given = tuple([every[name] for name in self._order])
         if isinstance(connection, Connection):
             return connection.exec_driver_sql(self._text, given).all()
         return connection.execute(self._text, given).fetchall()

@@ -20,7 +20,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011")
 """The schema versions that this program knows, the oldest first; the last one is what it works with."""
 
 VERSION_TABLE = "tradewind_version"
@@ -177,6 +177,18 @@ clusters = Table(
     Column("settings", Text, nullable=False),
     Column("snapshot", Text, nullable=False),
     Column("updated", Float(53), nullable=False),
+)
+
+# What a tenant will pay for runs of others that it takes, until their searches have noted that they were taken.
+preemption_promises = Table(
+    "preemption_promises",
+    metadata,
+    Column("cluster", Text, primary_key=True),
+    Column("request", Text, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("study_id", Integer),
+    Column("trial", Integer, nullable=False),
+    Column("dollars", Float(53), nullable=False),
 )
 
 cluster_jobs = Table(

@@ -31,11 +31,28 @@ from tradewind.store.studies.step_writer import upsert
 SHARED = "shared"
 """The token of a study that several workers hold; the one that takes it alone finds out by it."""
 
+AHEAD = "ahead"
+"""The worker of a trial that was proposed before anybody asked: the next one that asks gets it."""
+
 WORKERS = "several workers"
 """The holder of such a study, for people."""
 
 _STUDY: sa.BindParameter[int] = sa.bindparam("study_")
 _SINCE: sa.BindParameter[int] = sa.bindparam("since_")
+_TRIAL: sa.BindParameter[int] = sa.bindparam("trial_")
+_OF_STUDY = trials.c.study_id == _STUDY
+_OPEN = sa.or_(*(trials.c.state == state.value for state in (TrialState.PENDING, TrialState.RUNNING)))
+_WITH_WORKER = trials.outerjoin(
+    shared_trials, (shared_trials.c.study_id == trials.c.study_id) & (shared_trials.c.trial == trials.c.number)
+)
+_FREE = (
+    sa.select(trials.c.number, trials.c.state)
+    .select_from(_WITH_WORKER)
+    .where(_OF_STUDY, _OPEN)
+    .where(sa.or_(shared_trials.c.worker.is_(None), shared_trials.c.worker == AHEAD))
+    .order_by(trials.c.state, shared_trials.c.worker.is_not(None), trials.c.number)
+    .limit(sa.bindparam("most_"))
+)
 _WORKERS = sa.select(leases.c.token, leases.c.holder, leases.c.expires).where(STUDY_LEASES.of_seats)
 _news = (shared_trials.c.study_id == _STUDY) & (shared_trials.c.changed > _SINCE)
 
@@ -57,6 +74,21 @@ class SharedChanges:
     owners: Mapping[int, str | None]
 
 
+@dataclass(frozen=True, slots=True)
+class FreeTrials:
+    """The trials of a study that nobody has.
+
+    Attributes:
+        newest: Number of the newest trial of the study; -1 without any.
+        waits: One waits to be started, such as one that was enqueued.
+        running: Numbers of the others: those that were given back, then those that were proposed ahead.
+    """
+
+    newest: int
+    waits: bool
+    running: Sequence[int]
+
+
 class SharedStep:
     """A step of one worker, within its transaction.
 
@@ -64,15 +96,18 @@ class SharedStep:
         workers: Whose step it is.
         connection: In the transaction.
         searcher_state: The document that the study has of its searcher now, as text; None where only changes are read.
+        state: The state of the study.
     """
 
-    def __init__(self, workers: StudyWorkers, connection: AnyConnection, searcher_state: str | None) -> None:
+    def __init__(
+        self, workers: StudyWorkers, connection: AnyConnection, searcher_state: str | None = None, state: str = ""
+    ) -> None:
         self._workers, self._connection = workers, connection
-        self.searcher_state = searcher_state
+        self.searcher_state, self.state = searcher_state, state
 
     def changes(self, since: int) -> SharedChanges:
         """Read what was changed after the change of that number."""
-        place = {"study_": self._workers.study_id, "since_": since}
+        place = self._place(since_=since)
         queries = self._workers.queries
         found = queries["trials"].fetch(self._connection, place)
         if not found:
@@ -82,15 +117,45 @@ class SharedStep:
         owners = {trial.number: row[1] for trial, row in zip(news, found, strict=True)}
         return SharedChanges(found[-1][0], news, made, owners)
 
+    def free(self, most: int) -> FreeTrials:
+        """Read the trials that nobody has, without what others have changed.
+
+        Args:
+            most: How many at most.
+        """
+        found = self._workers.queries["free"].fetch(self._connection, self._place(most_=most))
+        running = [number for number, state in found if state == TrialState.RUNNING.value]
+        return FreeTrials(self._newest(), len(running) < len(found), running)
+
+    def open(self) -> dict[int, str | None]:
+        """The trials that have not ended, by number, with the worker that has each."""
+        return dict(self._workers.queries["open"].fetch(self._connection, self._place()))
+
+    def is_last(self, trial: int, most: int | None) -> bool:
+        """True where no other trial of the study is open, and it has so many."""
+        return most is not None and self._newest() + 1 >= most and not self.open().keys() - {trial}
+
+    def _newest(self) -> int:
+        ((newest,),) = self._workers.queries["newest"].fetch(self._connection, self._place())
+        return -1 if newest is None else newest
+
+    def trial(self, number: int) -> tuple[Trial, Sequence[Run]]:
+        """Read one trial and its runs."""
+        (row,) = self._workers.queries["one"].fetch(self._connection, self._place(trial_=number))
+        made = self._workers.queries["its_runs"].fetch(self._connection, self._place(trial_=number))
+        return rows.trial_of(row), [rows.run_of(row) for row in made]
+
+    def _place(self, **more: int) -> dict[str, int]:
+        return {"study_": self._workers.study_id, **more}
+
     def stands(self, trial: int, attempt: int) -> bool:
         """True where that attempt of a trial runs: nobody has told it yet."""
-        place = {"study_": self._workers.study_id, "trial_": trial}
-        found = self._workers.queries["trial"].fetch(self._connection, place)
+        found = self._workers.queries["trial"].fetch(self._connection, self._place(trial_=trial))
         return [tuple(row) for row in found] == [(TrialState.RUNNING.value, attempt)]
 
     def last(self) -> int:
         """The number of the last change of the study."""
-        ((number,),) = self._workers.queries["last"].fetch(self._connection, {"study_": self._workers.study_id})
+        ((number,),) = self._workers.queries["last"].fetch(self._connection, self._place())
         return number or 0
 
     def write(self, change: Change, number: int, owners: Mapping[int, str | None]) -> None:
@@ -162,7 +227,8 @@ class StudyWorkers:
         of_changed = sa.select(*rows.RUN_COLUMNS).join_from(
             shared_trials, runs, (runs.c.study_id == shared_trials.c.study_id) & (runs.c.trial == shared_trials.c.trial)
         )
-        held = sa.select(leases.c.token, studies.c.searcher_state).select_from(leases.join(studies, sa.true()))
+        held = sa.select(leases.c.token, studies.c.searcher_state, studies.c.state)
+        held = held.select_from(leases.join(studies, sa.true()))
         held = held.where(STUDY_LEASES.of_subject, STUDY_LEASES.of_row).with_for_update()
         self.queries = {
             "held": PreparedQuery(held, dialect),
@@ -171,15 +237,22 @@ class StudyWorkers:
             ),
             "runs": PreparedQuery(of_changed.where(_news).order_by(runs.c.trial, runs.c.attempt), dialect),
             "trial": PreparedQuery(
-                sa.select(trials.c.state, trials.c.attempts).where(
-                    (trials.c.study_id == _STUDY) & (trials.c.number == sa.bindparam("trial_"))
-                ),
-                dialect,
+                sa.select(trials.c.state, trials.c.attempts).where(_OF_STUDY, trials.c.number == _TRIAL), dialect
             ),
             "last": PreparedQuery(
                 sa.select(sa.func.max(shared_trials.c.changed)).where(shared_trials.c.study_id == _STUDY), dialect
             ),
             "workers": PreparedQuery(_WORKERS, dialect),
+            "free": PreparedQuery(_FREE, dialect),
+            "open": PreparedQuery(
+                sa.select(trials.c.number, shared_trials.c.worker).select_from(_WITH_WORKER).where(_OF_STUDY, _OPEN),
+                dialect,
+            ),
+            "newest": PreparedQuery(sa.select(sa.func.max(trials.c.number)).where(_OF_STUDY), dialect),
+            "one": PreparedQuery(sa.select(*rows.TRIAL_COLUMNS).where(_OF_STUDY, trials.c.number == _TRIAL), dialect),
+            "its_runs": PreparedQuery(
+                sa.select(*rows.RUN_COLUMNS).where(runs.c.study_id == _STUDY, runs.c.trial == _TRIAL), dialect
+            ),
         }
         self._changes: dict[tuple[str, ...], PreparedStatement] = {}
 
@@ -222,7 +295,7 @@ class StudyWorkers:
     def changes(self, since: int) -> SharedChanges:
         """As `SharedStep.changes`, without keeping anybody from anything."""
         with self._database.read() as connection:
-            return SharedStep(self, connection, None).changes(since)
+            return SharedStep(self, connection).changes(since)
 
     @contextmanager
     def step(self, *, lasting: bool) -> Iterator[SharedStep]:
@@ -253,13 +326,13 @@ class StudyWorkers:
         self._changes[names].run(connection, [{**fields, "id_": self.study_id}])
 
     def _begun(self, connection: AnyConnection) -> SharedStep:
-        ((token, searcher_state),) = self.queries["held"].fetch(connection, {"id_": self.study_id})
+        ((token, searcher_state, state),) = self.queries["held"].fetch(connection, {"id_": self.study_id})
         if token != SHARED:
             raise StudyBusyError(
                 f"study {self.study_id} is not shared any more: another process took it for itself",
                 hint="open it again once that one has ended",
             )
-        return SharedStep(self, connection, searcher_state)
+        return SharedStep(self, connection, searcher_state, state)
 
 
 def live_workers(connection: Connection, study_id: int) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tradewind.engine.search_builder import study_document, study_names
-from tradewind.errors import InputError, StudyBusyError, StudyNotFoundError
+from tradewind.errors import InputError, QuotaError, StudyBusyError, StudyNotFoundError
 from tradewind.problem import Budget
 from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.store.base import Store, StudyRow, StudySummary
@@ -110,7 +110,13 @@ def continue_search(clusters: ClusterStore, spec: JobSpec, wanted: JobRow, study
     mine = known[0] if known and known[0].tenant == wanted.tenant else None
     _check_quota(clusters, wanted, mine)
     if mine is None:
-        return clusters.submit(wanted)
+        row = clusters.submit(wanted)
+        try:  # as `_reopened`
+            _check_quota(clusters, wanted, row)
+        except QuotaError:
+            clusters.want(row.id, "cancel")
+            raise
+        return row
     fields: dict[str, Any] = {"spec": wanted.spec, "options": wanted.options, "nice": wanted.nice}
     return _reopened(clusters, mine, **fields, cluster=wanted.cluster or mine.cluster)
 
@@ -158,4 +164,12 @@ def _check_quota(clusters: ClusterStore, wanted: JobRow, mine: JobRow | None) ->
 
 
 def _reopened(clusters: ClusterStore, job: JobRow, **fields: Any) -> JobRow:
-    return clusters.change_job(job.id, state="queued", wanted="run", reason="", ended=None, **fields)
+    """Queue a search anew; not if the money that it needs was set aside for something else at the same moment."""
+    row = clusters.change_job(job.id, state="queued", wanted="run", reason="", ended=None, **fields)
+    try:
+        _check_quota(clusters, row, row)
+    except QuotaError:
+        before = {name: getattr(job, name) for name in ("state", "wanted", "reason", "ended", *fields)}
+        clusters.change_job(job.id, **before)
+        raise
+    return row

@@ -1,0 +1,20 @@
+"""A worker that always has trials proposed ahead, as among many that are quick."""
+
+from __future__ import annotations
+
+from tradewind.engine.ask_tell.proposed_ahead import AheadCount
+from tradewind.engine.ask_tell.shared_study import SharedStudy
+
+
+class CrowdCount(AheadCount):
+    """Finds many changes of others whenever it looks."""
+
+    def caught_up(self, changed: int) -> None:
+        self.worth, self.many = 4, True
+
+
+class OneOfACrowd(SharedStudy):
+    def _open(self) -> None:
+        super()._open()
+        self._ahead = CrowdCount()
+        self._ahead.caught_up(0)
