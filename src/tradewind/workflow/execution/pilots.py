@@ -189,7 +189,7 @@ class PilotManager:
                 self._deployer.settle(run_id)
         self._deployer.sweep(kept)
         own = self._deployer.runner.name
-        for run in saved.values():
+        for run in self._rows.saved_runs():  # as they are now: those that have ended above are paid already
             if run.handle is not None and run.handle.runner != own:
                 continue  # another engine's
             if not (run.state.ended or run.run_id in kept):
