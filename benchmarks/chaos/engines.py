@@ -103,7 +103,7 @@ def slurm(folder: Path) -> Iterator[Engine]:
     from tests.engines.slurm import slurm_cluster
 
     with slurm_cluster(folder / "slurm") as cluster:
-        quick = {"interval": 0.1, "settle": 2.0, "grace": 0.3, "margin": 0.0}
+        quick = {"interval": 0.1, "settle": 2.0, "grace": 0.3, "margin": 0.0, "sbatch": ["--mem=300M"]}
         environment = {"SLURM_CONF": str(cluster.conf)}
         yield Engine({"use": "slurm", **quick}, cluster.jobs, environment=environment, longest=3.0)
 

@@ -139,8 +139,10 @@ def _look(folder: Path, engine: Engine, seconds: float, *, noted: bool) -> Findi
     found.repeated = [f"attempt {number} at {task}" for task, number in history.attempts if number > 1]
     found.lost = _lost(folder, names, history)
     began, ended = notes(folder / "work/began"), notes(folder / "work/ended")
-    found.twice = _twice(began, ended) if noted else []
-    done = [key[0] for key, each in history.attempts.items() if each.end and each.end["outcome"] == "done"]
+    ends = [(key[0], each.end["outcome"]) for key, each in history.attempts.items() if each.end is not None]
+    lost = {task for task, outcome in ends if outcome in ("lost", "gone")}
+    found.twice = [words for name, words in _twice(began, ended).items() if name not in lost] if noted else []
+    done = [task for task, outcome in ends if outcome == "done"]
     found.twice += [f"task {name} is done {done.count(name)} times" for name in names if done.count(name) > 1]
     found.money = _money(runs, began, ended, seconds)
     if abs(sum(run.cost for run in runs) - summary.spent) > 1e-9:
@@ -160,18 +162,18 @@ def _lost(folder: Path, names: Sequence[str], history: RunHistory) -> list[str]:
     return wrong
 
 
-def _twice(began: dict[str, list[float]], ended: dict[str, list[float]]) -> list[str]:
-    """Tasks that came to their end and were begun again, or that ran beside themselves."""
+def _twice(began: dict[str, list[float]], ended: dict[str, list[float]]) -> dict[str, str]:
+    """Tasks that came to their end and were begun again, in words; those of a machine that was lost may be."""
     starts: dict[str, list[float]] = {}
     ends: dict[str, list[float]] = {}
     for given, kept in ((began, starts), (ended, ends)):
         for key, times in given.items():
             kept.setdefault(key.partition("#")[0], []).extend(times)
-    return [
-        f"task {name} began again after its end"
+    return {
+        name: f"task {name} began again after its end"
         for name, times in starts.items()
         if name in ends and max(times) > min(ends[name])
-    ]
+    }
 
 
 def _money(runs: Sequence[Run], began: Any, ended: Any, seconds: float) -> list[str]:
