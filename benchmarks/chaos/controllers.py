@@ -1,6 +1,6 @@
-"""Processes that search, and kill themselves or are killed: copies of one that has imported everything.
+"""Processes that run a command, and kill themselves or are killed: copies of one that has imported everything.
 
-A copy is what ``tradewind tune`` is, but for the second that starting Python takes.
+A copy is what ``tradewind tune`` or ``tradewind workflow run`` is, but for the second that starting Python takes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from tradewind import plugins
 from tradewind.cli.app import run
 
 def doomed(kind, name, method, when, number):
-    part = plugins.load(kind, name)
+    module, _, own = name.partition(":")
+    part = getattr(importlib.import_module(module), own) if kind == "class" else plugins.load(kind, name)
     plain, count = getattr(part, method), [0]
 
     def counted(*given, **named):
@@ -47,7 +48,7 @@ def doomed(kind, name, method, when, number):
 
     setattr(part, method, counted)
 
-def search(order):
+def command(order):
     os.chdir(order["folder"])
     os.environ.update(order["environment"])
     log = os.open("controllers.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -55,7 +56,7 @@ def search(order):
     os.dup2(log, 2)
     if order["stage"]:
         doomed(*order["stage"])
-    return run(["tune", "job.yaml", "--quiet", "--trials", str(order["trials"])])
+    return run(order["words"])
 
 print("ready", flush=True)
 for line in sys.stdin:
@@ -64,7 +65,7 @@ for line in sys.stdin:
     if pid == 0:
         code = 70
         try:
-            code = search(order)
+            code = command(order)
         finally:
             os._exit(code)
     began, killed = time.monotonic(), False
@@ -94,7 +95,7 @@ class Death:
 
 
 class Controllers:
-    """Starts searches that end at some moment.
+    """Starts commands that end at some moment.
 
     Args:
         imports: Packages that the engine's parts import late.
@@ -113,25 +114,26 @@ class Controllers:
         if self._out.readline() != "ready\n":
             raise RuntimeError("the process that controllers are copies of did not start")
 
-    def search(
+    def run(
         self,
         folder: Path,
+        words: Sequence[str],
         *,
-        trials: int,
         seconds: float,
         environment: Mapping[str, str],
         stage: Sequence[Any] | None = None,
     ) -> Death:
-        """Search in a folder with ``job.yaml``, until the end, the stage, or the time.
+        """Run a command in a folder, until the end, the stage, or the time.
 
         Args:
             folder: The folder.
-            trials: The budget of trials.
+            words: The command, without ``tradewind``.
             seconds: After that it is killed.
             environment: Further variables.
-            stage: It kills itself there: kind and name of a part, its method, ``before`` or ``after``, which call.
+            stage: It kills itself there: kind and name of a part (or ``class`` and ``module:Class``), its method,
+                ``before`` or ``after``, which call.
         """
-        order = {"folder": str(folder), "trials": trials, "seconds": seconds, "stage": stage}
+        order = {"folder": str(folder), "words": list(words), "seconds": seconds, "stage": stage}
         self._in.write(json.dumps({**order, "environment": dict(environment)}) + os.linesep)
         self._in.flush()
         return Death(*json.loads(self._out.readline()))

@@ -28,6 +28,7 @@ class Engine:
         provider: Who sells the offers.
         journal: How the job reaches the folder that it notes its runs in; empty for an absolute path.
         longest: Seconds that a controller lives at most, before it is killed at any moment.
+        python: Python on its machines; empty for this one's.
         imports: Packages that its parts import late.
         environment: What a controller needs in its environment.
     """
@@ -39,6 +40,7 @@ class Engine:
     instance: Mapping[str, Any] = field(default_factory=lambda: {"provider": "pool"})
     journal: str = ""
     longest: float = 2.5
+    python: str = ""
     imports: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -65,7 +67,7 @@ def process(folder: Path) -> Iterator[Engine]:
 @contextmanager
 def docker(folder: Path) -> Iterator[Engine]:
     """A Docker daemon."""
-    from tests.engines.docker import IMAGE, docker_engine
+    from tests.engines.docker import IMAGE, PYTHON, docker_engine
 
     with docker_engine() as engine:
         runner = {"use": "docker", "host": engine.host, "network": "none", "grace": 0}
@@ -73,7 +75,7 @@ def docker(folder: Path) -> Iterator[Engine]:
         def left() -> list[str]:
             return engine.docker("ps", "-aq", "--filter", "label=tradewind.owner").stdout.decode().split()
 
-        yield Engine(runner, left, job={"image": IMAGE}, journal=".", longest=3.0)
+        yield Engine(runner, left, job={"image": IMAGE}, journal=".", python=PYTHON, longest=3.0)
 
 
 @contextmanager
@@ -101,7 +103,7 @@ def slurm(folder: Path) -> Iterator[Engine]:
     from tests.engines.slurm import slurm_cluster
 
     with slurm_cluster(folder / "slurm") as cluster:
-        quick = {"interval": 0.1, "settle": 2.0, "grace": 0.3, "margin": 0.0}
+        quick = {"interval": 0.1, "settle": 2.0, "grace": 0.3, "margin": 0.0, "sbatch": ["--mem=300M"]}
         environment = {"SLURM_CONF": str(cluster.conf)}
         yield Engine({"use": "slurm", **quick}, cluster.jobs, environment=environment, longest=3.0)
 
@@ -175,7 +177,8 @@ def ray(folder: Path) -> Iterator[Engine]:
         runner = {"use": "ray", "address": cluster.address, "scratch": str(scratch)}
 
         def left() -> list[str]:
-            return [each.name for each in scratch.glob("*") if each.name != "tradewind-ray-bundles"]
+            kept = ("tradewind-ray-bundles", "tradewind-ray-code-")  # files that later runs find again
+            return [each.name for each in scratch.glob("*") if not each.name.startswith(kept)]
 
         yield Engine(runner, left, environment={"RAY_AUTH_MODE": "disabled"}, longest=8.0)
     finally:

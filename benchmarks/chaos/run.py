@@ -1,11 +1,13 @@
 """Kills the controller of a search with SIGKILL, again and again, and counts what that has cost.
 
     python benchmarks/chaos/run.py --engine docker --kills 100
+    python benchmarks/chaos/run.py --engine docker --kills 100 --workflows
 
 A study on a real engine is searched by controllers that are killed one after the other: half of them by themselves,
 right before or after a call of the store, the runner or the provisioner, the others at any moment. After some kills a
 last controller brings the study to its end, and everything is compared: the rows, what the jobs themselves have noted,
-and what the engine still has. Each study is a line in results.csv. It needs root, and what tests/engines needs.
+and what the engine still has. With ``--workflows`` it is a plan of a workflow that is carried out, see `workflows`.
+Each study is a line in results.csv. It needs root, and what tests/engines needs.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).resolve().parents
 
 from controllers import Controllers  # noqa: E402
 from verify import Findings, look  # noqa: E402
+from workflows import Kills, Stage, one_run  # noqa: E402
 
 from engines import ENGINES, Engine, started, write_prices  # noqa: E402
 
@@ -39,23 +42,6 @@ COLUMNS = ("date", "engine", "seed", "kills", "at_calls", "at_moments", "runs", 
 COUNTED = ("lost", "leaked", "twice", "machines", "money")
 _NOTE = "read up _ < /proc/uptime; echo $TRADEWIND_RUN_ID $up >>"
 _LAST_SECONDS = 240.0
-
-
-Stage = tuple[str, str, str, str, int]
-"""Kind and name of a part, its method, ``before`` or ``after``, and which call."""
-
-
-@dataclass
-class Kills:
-    """How many controllers were killed.
-
-    Attributes:
-        at_calls: Right before or after a call.
-        at_moments: At any moment.
-    """
-
-    at_calls: int = 0
-    at_moments: int = 0
 
 
 def job_file(engine: Engine, work: Path, pause: float) -> dict[str, Any]:
@@ -110,6 +96,11 @@ def stage_of(engine: Engine, chance: random.Random) -> Stage | None:
     return kind, name, method, chance.choice(("before", "after")), chance.randint(1, most)
 
 
+def tune(trials: int) -> list[str]:
+    """The command that searches, with a budget of trials."""
+    return ["tune", "job.yaml", "--quiet", "--trials", str(trials)]
+
+
 def one_study(engine: Engine, controllers: Controllers, folder: Path, kills: int, seed: int) -> tuple[Kills, Findings]:
     """Kill controllers of a study, bring it to its end, and look at it."""
     from tradewind import plugins
@@ -127,7 +118,7 @@ def one_study(engine: Engine, controllers: Controllers, folder: Path, kills: int
         stage = first_submission(engine) if pace else stage_of(engine, chance)
         seconds = _LAST_SECONDS if pace else 4 * longest if stage else chance.uniform(0.02, longest)
         tries += 1
-        death = controllers.search(folder, trials=100_000, seconds=seconds, environment=environment, stage=stage)
+        death = controllers.run(folder, tune(100_000), seconds=seconds, environment=environment, stage=stage)
         longest = max(engine.longest, 3 * death.seconds) if pace else longest
         done.at_calls += death.code == -9 and not death.by_time
         done.at_moments += death.code == -9 and death.by_time
@@ -138,39 +129,40 @@ def one_study(engine: Engine, controllers: Controllers, folder: Path, kills: int
     studies = store.find_studies("chaos")
     trials = len(store.trials(studies[0].id)) if studies else 0
     store.close()
-    last = controllers.search(folder, trials=trials + 3, seconds=_LAST_SECONDS, environment=environment)
+    last = controllers.run(folder, tune(trials + 3), seconds=_LAST_SECONDS, environment=environment)
     makes = str(engine.provisioner["use"]) != "none"
     if last.code != 0:
         raise RuntimeError(f"the last one ended with {last}\n{(folder / 'controllers.log').read_text()[-2000:]}")
     return done, look(home, work, engine.left, makes_machines=makes)
 
 
-def append(row: dict[str, Any]) -> None:
+def append(path: Path, row: dict[str, Any]) -> None:
     """Add a line to the results; several engines may be at it at a time."""
-    with RESULTS.open("a", newline="") as file:
+    with path.open("a", newline="") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         writer = csv.DictWriter(file, [*COLUMNS, *COUNTED])
-        if RESULTS.stat().st_size == 0:
+        if path.stat().st_size == 0:
             writer.writeheader()
         writer.writerow(row)
 
 
-def kill(name: str, kills: int, each: int, seed: int) -> int:
+def kill(name: str, kills: int, each: int, seed: int, results: Path, *, workflows: bool) -> int:
     """Kill controllers over an engine; how many things went wrong."""
-    wrong = 0
+    wrong, number = 0, 0
+    kill_some, label = (one_run, f"{name} workflow") if workflows else (one_study, name)
     with started(name) as engine:
         controllers = Controllers(engine.imports)
         base = Path(tempfile.mkdtemp(prefix="tw-chaos-"))
         try:
-            for number in range(0, kills, each):
+            while number < kills:
                 began, folder = time.monotonic(), base / str(number)
-                done, found = one_study(engine, controllers, folder, min(each, kills - number), seed + number)
-                total = done.at_calls + done.at_moments
-                row = {"date": datetime.now(UTC).date(), "engine": name, "seed": seed + number, "kills": total}
+                done, found = kill_some(engine, controllers, folder, min(each, kills - number), seed + number)
+                row = {"date": datetime.now(UTC).date(), "engine": label, "seed": seed + number, "kills": done.total}
+                number += max(1, done.total)
                 row |= {**asdict(done), "runs": found.runs, "repeated": len(found.repeated)}
                 row |= {"seconds": round(time.monotonic() - began, 1)}
-                append({**row, **{kind: len(getattr(found, kind)) for kind in COUNTED}})
-                print(f"{name}: {number + total} kills, {found.runs} runs, {len(found.wrong)} wrong", flush=True)
+                append(results, {**row, **{kind: len(getattr(found, kind)) for kind in COUNTED}})
+                print(f"{label}: {number} kills, {found.runs} runs, {len(found.wrong)} wrong", flush=True)
                 for words in [*found.wrong, *(f"repeated: {each}" for each in found.repeated)]:
                     print(f"  {words}", flush=True)
                 wrong += len(found.wrong)
@@ -192,10 +184,12 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--each", type=int, default=20, help="kills of one study")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 1_000_000)
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the file that lines are added to")
+    parser.add_argument("--workflows", action="store_true", help="carry out plans of workflows instead of searching")
     given = parser.parse_args(words)
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the engine is stopped on that way, too
-    return 1 if kill(given.engine, given.kills, given.each, given.seed) else 0
+    return 1 if kill(given.engine, given.kills, given.each, given.seed, given.results, workflows=given.workflows) else 0
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def look(home: Path, work: Path, left: Callable[[], list[str]], *, makes_machine
         [summary] = store.summaries([study.id])
     finally:
         store.close()
-    began, ended = _notes(work / "began"), _notes(work / "ended")
+    began, ended = notes(work / "began"), notes(work / "ended")
     found.runs = len(runs)
     found.repeated = [f"{run.run_id} {run.state}: {run.reason}" for run in runs if run.state is not RunState.DONE]
     found.twice = [f"run {run_id} began {len(times)} times" for run_id, times in began.items() if len(times) > 1]
@@ -79,15 +79,27 @@ def look(home: Path, work: Path, left: Callable[[], list[str]], *, makes_machine
             found.money.append(f"the study has spent {summary.spent}, and its {words} {amount}")
     if summary.reserved:
         found.money.append(f"{summary.reserved} is still set aside")
-    until = time.monotonic() + _PATIENCE
-    while (still := (_processes(study.owner), left())) != ([], []) and time.monotonic() < until:
-        time.sleep(0.2)
-    found.machines = still[1] if makes_machines else []
-    found.leaked = still[0] if makes_machines else [*still[0], *still[1]]
+    processes, others = _left_behind(study.owner, left)
+    found.machines = others if makes_machines else []
+    found.leaked = processes if makes_machines else [*processes, *others]
     return found
 
 
-def _notes(path: Path) -> dict[str, list[float]]:
+def left_behind(owner: str, left: Callable[[], list[str]]) -> list[str]:
+    """Processes of an owner and what the engine still has, once they have had some time to go."""
+    processes, others = _left_behind(owner, left)
+    return [*processes, *others]
+
+
+def _left_behind(owner: str, left: Callable[[], list[str]]) -> tuple[list[str], list[str]]:
+    until = time.monotonic() + _PATIENCE
+    while (still := (_processes(owner), left())) != ([], []) and time.monotonic() < until:
+        time.sleep(0.2)
+    return still
+
+
+def notes(path: Path) -> dict[str, list[float]]:
+    """The times that jobs have noted in a file, by what they call themselves."""
     found: dict[str, list[float]] = {}
     for line in path.read_text().splitlines() if path.exists() else ():
         run_id, moment = line.split()

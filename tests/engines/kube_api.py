@@ -170,7 +170,9 @@ class Container(threading.Thread):
         def placed(text: str) -> str:
             for place in sorted(places, key=len, reverse=True):
                 text = re.sub(rf"{re.escape(place)}(?=/|$)", places[place], text)
-            return _VARIABLE.sub(lambda found: "$" if found[0] == "$$" else found[0], text)
+            text = _VARIABLE.sub(lambda found: "$" if found[0] == "$$" else found[0], text)
+            # The cluster's names: all pods have the address of this machine.
+            return "127.0.0.1" if text in self.cluster.objects["services"] else text
 
         variables = {each["name"]: placed(each["value"]) for each in entry["env"]}
         for source in entry.get("envFrom", ()):
@@ -201,6 +203,9 @@ class Container(threading.Thread):
             self.processes.append(process)
             self.commands[entry["name"]] = placed, variables
         self._set(kind, entry, running={"startedAt": began})
+        if "readinessProbe" in entry:
+            probe = [placed(word) for word in entry["readinessProbe"]["exec"]["command"]]
+            threading.Thread(target=self._probe, args=(process, probe, variables), daemon=True).start()
         memory = limits.get("memory", "")
         killed = self._watch(process, int(memory) if memory.isdigit() else 2**40)
         self.finish(entry["name"])
@@ -214,6 +219,16 @@ class Container(threading.Thread):
         }
         self._set(kind, entry, terminated=ended)
         return code == 0
+
+    def _probe(self, process: subprocess.Popen[bytes], probe: list[str], variables: dict[str, str]) -> None:
+        """Ask a container again and again whether it is ready, and say so of its pod."""
+        while process.poll() is None:
+            done = subprocess.run(probe, env=variables, cwd=self.folder, capture_output=True, check=False)
+            with self.cluster.lock:
+                others = [each for each in self.pod["status"].get("conditions", ()) if each["type"] != "Ready"]
+                ready = {"type": "Ready", "status": str(done.returncode == 0)}
+                self.pod["status"]["conditions"] = [*others, ready]
+            time.sleep(_LAG_SECONDS)
 
     def _watch(self, process: subprocess.Popen[bytes], memory: int) -> bool:
         """Wait for the end; True when a process was killed for its memory."""
@@ -262,7 +277,8 @@ class KubeApi:
         pod_quota: The most pods, or None; a Job whose pods exceed it waits.
         admission: With which words every pod is refused, or empty.
         node_types: The instance types of the nodes.
-        nodes: The nodes that it lists; pods run wherever there is room, whatever these have.
+        nodes: The nodes that it lists; pods run on the first that has the labels and none that they keep away from,
+            whatever room there is.
         elsewhere: Pods of other namespaces, which do nothing.
         collector_lag: Seconds between the garbage collector's look at an object's owners and its deletion.
         token: What callers must show.
@@ -523,11 +539,14 @@ class KubeApi:
 
     def _control_job(self, job: Document) -> None:
         spec, status, pods = job["spec"], job["status"], self._pods(job)
-        if any(each["status"] == "True" for each in status.get("conditions", ())):
+        if any(each["status"] == "True" and each["type"] != "Suspended" for each in status.get("conditions", ())):
             return
         if spec.get("suspend"):
             status.pop("startTime", None)
+            status["conditions"] = [{"type": "Suspended", "status": "True"}]
             return
+        if "conditions" in status:
+            status["conditions"] = [{"type": "Suspended", "status": "False"}]
         if spec["parallelism"] == 0:
             for pod in pods:
                 if pod["status"]["phase"] in ("Pending", "Running"):
@@ -595,16 +614,32 @@ class KubeApi:
         if uid in self._containers or status["phase"] != "Pending":
             return
         wanted = pod["spec"]["nodeSelector"].get("node.kubernetes.io/instance-type")
-        if wanted is not None and wanted not in self.node_types:
+        place = self._place(pod)
+        if place is None or (wanted is not None and wanted not in self.node_types):
             words = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."
             status["conditions"] = [
                 {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
             ]
             return
-        pod["spec"]["nodeName"] = "node-1"
+        pod["spec"]["nodeName"] = place
         status |= {"phase": "Running", "startTime": moment()}
         container = self._containers[uid] = Container(self, pod)
         container.start()
+
+    def _place(self, pod: Document) -> str | None:
+        """The node for a pod; None where it has none."""
+        labels = pod["spec"]["nodeSelector"].items() - {
+            each for each in pod["spec"]["nodeSelector"].items() if each[0].endswith("/instance-type")
+        }
+        affinity = pod["spec"].get("affinity", {}).get("podAntiAffinity", {})
+        taken = {
+            other["spec"].get("nodeName")
+            for term in affinity.get("requiredDuringSchedulingIgnoredDuringExecution", ())
+            for other in self.objects["pods"].values()
+            if other is not pod and term["labelSelector"]["matchLabels"].items() <= other["metadata"]["labels"].items()
+        }
+        names = [each["metadata"]["name"] for each in self.nodes if labels <= each["metadata"]["labels"].items()]
+        return next((name for name in names if name not in taken), None)
 
     def delete_pod(self, pod: Document) -> None:
         """Take a pod away, gracefully."""
@@ -621,13 +656,14 @@ class KubeApi:
 
         threading.Thread(target=end, daemon=True).start()
 
-    def evict(self, run_id: str, why: str = "The node was low on resource: disk.") -> None:
-        """A node is short of something, and takes the pod of a run away."""
+    def evict(self, run_id: str, why: str = "The node was low on resource: disk.", role: str = "") -> None:
+        """A node is short of something, and takes the pod of a run away, where there are two that of a role."""
         with self.lock:
             [pod] = [
                 each
                 for each in self.objects["pods"].values()
                 if each["metadata"]["annotations"]["tradewind/run"] == run_id
+                and role in ("", each["metadata"]["labels"].get("tradewind/role"))
             ]
             container = self._containers[pod["metadata"]["uid"]]
         container.stop(0)
@@ -637,7 +673,7 @@ class KubeApi:
 
     def _collect_garbage(self) -> None:
         uids = {job["metadata"]["uid"] for job in self.objects["jobs"].values()}
-        for kind in ("pods", "secrets", "services"):
+        for kind in ("jobs", "pods", "secrets", "services"):
             for name, each in list(self.objects[kind].items()):
                 owners = each["metadata"].get("ownerReferences") or []
                 uid = each["metadata"]["uid"]

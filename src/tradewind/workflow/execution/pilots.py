@@ -172,15 +172,16 @@ class PilotManager:
         self._costs = {run_id: run.cost for run_id, run in saved.items()}
         if not (numbers or saved):
             return set()
-        known = {handle.run_id: handle for handle in self._deployer.runner.find(pilot_owner(self._run_id))}
+        known = self._known()
         for vm, number in numbers.items():
             pilot = self._make(vm, number)
             row = saved.get(pilot.run.run_id, pilot.run)
             if row.state.ended or row.run_id not in known:
                 continue
-            pilot.run = self._deployer.adopt(replace(row, handle=row.handle or known[row.run_id]), pilot.request)
+            # Without a handle it may be submitted by half: that is made whole, as with the runs of a search.
+            pilot.run = self._deployer.adopt(row, pilot.request)
             self._save(pilot.run)
-            if pilot.executing:
+            if not (pilot.run.state.ended or pilot.run.state is RunState.COLLECTING):  # its agent has not ended
                 self._pilots[vm] = pilot
         kept = {pilot.run.run_id for pilot in self._pilots.values()}
         for run_id in set(self._deployer.active) - kept:
@@ -189,13 +190,21 @@ class PilotManager:
                 self._deployer.settle(run_id)
         self._deployer.sweep(kept)
         own = self._deployer.runner.name
-        for run in saved.values():
+        for run in self._rows.saved_runs():  # as they are now: those that have ended above are paid already
             if run.handle is not None and run.handle.runner != own:
                 continue  # another engine's
             if not (run.state.ended or run.run_id in kept):
                 reason = "its machine was not there any more"
                 self._save(replace(run, state=RunState.CANCELLED, reason=reason, ended=time.time(), machines=()))
         return set(self._pilots)
+
+    def _known(self) -> set[str]:
+        """The runs of all sessions of which something is there: a machine, a job, or a part of one."""
+        owner = pilot_owner(self._run_id)
+        found = {handle.run_id for handle in self._deployer.runner.find(owner)}
+        if self._makes:
+            found |= {cluster.run_id for cluster in self._deployer.provisioner.find(owner)}
+        return found
 
     def open(self, numbers: dict[int, int]) -> None:
         """Ask for new machines, and begin to look after all.

@@ -1,4 +1,4 @@
-"""Runs with a load generator: in one pod with the application that it drives."""
+"""Runs with a load generator: in one pod with the application that it drives, or in one of its own."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from tests.deployer.helpers import request_for
-from tests.deployer.runner.kubernetes.test_runner import REAL, KubeBench
+from tests.deployer.runner.kubernetes.test_runner import REAL, KubeBench, _works, pretended
 from tests.engines.kube_api import KubeApi, kube_cluster
 from tests.engines.ssh import free_port
+from tests.waiting import eventually
 
-from tradewind.deployer.runner.kubernetes.job import job_of
+from tradewind.deployer.runner.kubernetes.job import MANAGED, ROLE, job_of, load_job_of
 from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
 from tradewind.deployer.runner.kubernetes.status import KubernetesData, _ended
 from tradewind.deployer.runner.load_generators import posix_pattern
@@ -46,6 +47,9 @@ open(os.environ["TRADEWIND_OUTPUTS"] + "/load", "w").close()
 """
 
 
+APART = pytest.mark.parametrize("apart", [False, True], ids=["beside", "apart"])
+
+
 @pytest.fixture
 def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[KubeBench]:
     cluster: KubeApi | None = None if REAL else request.getfixturevalue("kube_cluster")
@@ -64,9 +68,10 @@ def driven(bench: KubeBench, script: str = _LOAD, run_id: str = "run-1", **chang
     return replace(bench.request("good", run_id), argv=argv, load=load)
 
 
-def test_a_load_generator_drives_an_application(bench: KubeBench) -> None:
+@APART
+def test_a_load_generator_drives_an_application(bench: KubeBench, apart: bool) -> None:
     request = driven(bench, cpus=1, memory_bytes=2**28)
-    runner = bench.make()
+    runner = bench.make(load_apart=apart)
     handle = bench.submit(runner, request)
     status = wait_for_end(runner, handle)
     assert status.state is RunState.DONE, status
@@ -78,6 +83,8 @@ def test_a_load_generator_drives_an_application(bench: KubeBench) -> None:
     assert (status.usage.cpu_seconds or 0.0) > 0.0  # the application's
     assert status.usage.profile["load_cpu_seconds"] > 0.0
     assert 0.0 < status.usage.profile["load_cpu_share"] <= 1.0
+    runner.forget(handle)
+    eventually(lambda: not bench.left("run-1") and not runner._api.listed("jobs", MANAGED))
     runner.close()
 
 
@@ -105,8 +112,9 @@ def test_a_load_that_takes_too_much_memory_is_told_from_its_application() -> Non
     assert "256" in _ended(data, pod, ended).reason
 
 
-def test_loads_that_fail_and_applications_that_do(bench: KubeBench) -> None:
-    runner = bench.make()
+@APART
+def test_loads_that_fail_and_applications_that_do(bench: KubeBench, apart: bool) -> None:
+    runner = bench.make(load_apart=apart)
     waits = "import time; time.sleep(60)"
     anyway = {"port": None, "ready_path": "", "ready_pattern": ""}
     for request, code, words in (
@@ -118,7 +126,7 @@ def test_loads_that_fail_and_applications_that_do(bench: KubeBench) -> None:
             6,
             "the application ended before the load generator did, with code 6",
         ),
-        (replace(driven(bench, waits, "run-5"), argv=("no-such-program",)), 127, "application.*code 127"),
+        (replace(driven(bench, waits, "run-5"), argv=("no-such-program",)), 127, "application.*(code 127|no program)"),
     ):
         handle = bench.submit(runner, request)
         status = wait_for_end(runner, handle)
@@ -130,8 +138,9 @@ def test_loads_that_fail_and_applications_that_do(bench: KubeBench) -> None:
     runner.close()
 
 
-def test_a_load_has_the_time_of_its_run(bench: KubeBench) -> None:
-    runner = bench.make()
+@APART
+def test_a_load_has_the_time_of_its_run(bench: KubeBench, apart: bool) -> None:
+    runner = bench.make(load_apart=apart)
     request = driven(bench, "import time; time.sleep(60)")
     request = replace(request, limits=replace(request.limits, wall_seconds=4.0))
     status = wait_for_end(runner, bench.submit(runner, request))
@@ -139,18 +148,21 @@ def test_a_load_has_the_time_of_its_run(bench: KubeBench) -> None:
     runner.close()
 
 
-def test_a_cancelled_load_takes_its_application_along(bench: KubeBench) -> None:
-    runner = bench.make()
+@APART
+def test_a_cancelled_load_takes_its_application_along(bench: KubeBench, apart: bool) -> None:
+    runner = bench.make(load_apart=apart)
     handle = bench.submit(runner, driven(bench, "print('on', flush=True); import time; time.sleep(60)"))
     poll_until(runner, handle, lambda status: bool(runner.read_log(handle, "stdout", 0)))
     runner.cancel(handle, "enough")
     assert wait_for_end(runner, handle).state is RunState.CANCELLED
     assert not bench.left("run-1")
+    assert not [each for each in runner._api.listed("pods", MANAGED) if _works(each)]
     runner.close()
 
 
-def test_an_application_that_takes_too_much_memory_is_told(bench: KubeBench) -> None:
-    runner = bench.make()
+@APART
+def test_an_application_that_takes_too_much_memory_is_told(bench: KubeBench, apart: bool) -> None:
+    runner = bench.make(load_apart=apart)
     request = driven(bench, "import time; time.sleep(120)", port=None, ready_path="", ready_pattern="")
     grows = "import time\nmany = []\nwhile True: many.append(b'x' * 2**24); time.sleep(0.01)"
     handle = bench.submit(runner, replace(request, argv=(bench.python, "-S", "-c", grows)))
@@ -168,6 +180,96 @@ def test_a_load_on_several_nodes_is_refused(bench: KubeBench) -> None:
         bench.submit(runner, replace(request, offer=request.offer.times(2)))
     assert not caught.value.retryable
     runner.close()
+
+
+def pods_by_role(cluster: KubeApi) -> dict[str, dict[str, Any]]:
+    return {pod["metadata"]["labels"][ROLE]: pod for pod in cluster.objects["pods"].values()}
+
+
+@pretended
+def test_a_load_of_its_own_is_on_another_node(bench: KubeBench, kube_cluster: KubeApi) -> None:
+    runner = bench.make(load_apart=True)
+    script = "print('on', flush=True); import time; time.sleep(60)"
+    handle = bench.submit(runner, driven(bench, script))
+    [service] = eventually(kube_cluster.objects["services"].values)
+    poll_until(runner, handle, lambda status: bool(runner.read_log(handle, "stdout", 0)))
+    pods = pods_by_role(kube_cluster)
+    assert {name: pod["spec"]["nodeName"] for name, pod in pods.items()} == {"application": "one", "load": "two"}
+    assert service["spec"]["selector"].items() <= pods["application"]["metadata"]["labels"].items()
+    assert not service["spec"]["selector"].items() <= pods["load"]["metadata"]["labels"].items()
+    assert [each.run_id for each in runner.find(None)] == ["run-1"]
+    kube_cluster.evict("run-1", role="load")
+    status = wait_for_end(runner, handle)
+    assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
+    assert "the load generator: " in status.reason
+    assert not [each for each in kube_cluster.objects["pods"].values() if _works(each)]
+    runner.close()
+
+
+@pretended
+def test_a_load_for_which_there_is_no_other_node(bench: KubeBench, kube_cluster: KubeApi) -> None:
+    runner = bench.make(load_apart=True, load_node_selector={"disk": "slow"}, schedule_seconds=1.0)
+    handle = bench.submit(runner, driven(bench))
+    status = wait_for_end(runner, handle)
+    assert (status.state, status.fault) == (RunState.FAILED, Fault.CAPACITY)
+    assert status.reason.startswith("the load generator: no node for it within 1.0 s: 0/2 nodes are available")
+    runner.close()
+
+
+@pretended
+def test_another_controller_goes_on_with_a_load_of_its_own(bench: KubeBench, kube_cluster: KubeApi) -> None:
+    first = bench.make(load_apart=True)
+    request = driven(bench)
+    bench.submit(first, request)
+    bench.submit(first, request)  # the one before was killed in between
+    first.close()
+    assert len(kube_cluster.objects["jobs"]) == 2
+    second = bench.make()  # other settings, too
+    [handle] = second.find(request.owner)
+    status = wait_for_end(second, handle)
+    assert status.state is RunState.DONE, status
+    second.collect(handle, request)
+    assert (request.folder / "application.stdout").read_text() == "serving 1\n"
+    second.close()
+
+
+@pretended
+def test_an_application_that_may_not_be_told_is_ended_with_the_reason(bench: KubeBench, kube_cluster: KubeApi) -> None:
+    runner = bench.make(load_apart=True)
+    kube_cluster.forbidden = {("get", "pods/exec")}
+    status = wait_for_end(runner, bench.submit(runner, driven(bench)))
+    assert (status.state, status.fault) == (RunState.FAILED, Fault.CREDENTIALS)
+    assert "the application cannot be told that its load generator has ended" in status.reason
+    runner.close()
+
+
+def test_the_job_of_a_load_has_its_own_limits_and_node(tmp_path: Path) -> None:
+    load = Load(argv=("drive",), cpus=2, memory_bytes=2**28, port=80)
+    request = replace(request_for(tmp_path, ("serve",), image="x", load=load), ports=(80,))
+    given = KubernetesSettings(load_apart=True, load_node_selector={"for": "load"}, node_selector={"for": "apps"})
+    job = load_job_of(request, {"work": "w"}, given, "home", {"uid": "u"})
+    pod = job["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert container["resources"]["limits"]["cpu"] == "2000m"
+    assert "ports" not in container
+    assert pod["nodeSelector"] == {"for": "load"}
+    assert job["spec"]["suspend"] is True
+    assert job["metadata"]["ownerReferences"] == [{"uid": "u"}]
+    application = job_of(request, "{}", {"work": "w"}, given, "home")["spec"]["template"]["spec"]
+    assert application["nodeSelector"] == {"for": "apps"}
+    assert len(application["containers"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"load_node_selector": {"a": "b"}}, "load_node_selector is for load_apart: true"),
+        ({"load_apart": True, "queue": "q"}, "Kueue starts by itself: leave one out"),
+    ],
+)
+def test_settings_of_a_load_that_cannot_be(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        KubernetesSettings(**given)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from tradewind.utils.paths import store_url
 from tradewind.workflow.execution.events import ExecutionEnding
 from tradewind.workflow.execution.journal import FileJournal
 from tradewind.workflow.execution.run_folder import WorkflowRunFolder
+from tradewind.workflow.execution.stored import store_journal
 from tradewind.workflow.execution.stored.store_journal import TAKEN, RunnerChoice, StoreJournal
 from tradewind.workflow.execution.stored.stored_run import StoredRun
 from tradewind.workflow.files import Plan
@@ -67,6 +68,24 @@ def test_a_run_is_a_study_and_is_found_again_by_its_folder(run: Path, store: Sto
     assert study.elapsed == 2.5
     assert study.spec["workflow"]["tasks"] == 2
     assert store.list_studies()[0].holder == ""
+
+
+def test_a_command_that_was_killed_before_it_noted_its_study_leaves_none_behind(
+    run: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any, **__: Any) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as early, closing(opened(run)) as journal:
+        early.setattr(store_journal, "_write_note", killed)
+        with pytest.raises(KeyboardInterrupt):
+            journal.write(HEADER)
+    with closing(opened(tmp_path / "other.run")) as journal:  # the same plan in another folder
+        journal.write(HEADER)
+    with closing(opened(run)) as journal:
+        journal.write(HEADER, SESSION)
+    assert [each["e"] for each in records(run)] == ["run", "session"]
+    assert [each.id for each in store.list_studies()] == [2, 1]
 
 
 def test_two_at_once_are_refused_in_a_line(run: Path) -> None:

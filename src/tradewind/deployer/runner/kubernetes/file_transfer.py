@@ -170,6 +170,33 @@ def unpack(archive: bytes, folder: Path, request: RunRequest) -> None:
         shutil.rmtree(place, ignore_errors=True)
 
 
+def unpack_application(archive: bytes, folder: Path, request: RunRequest) -> None:
+    """Put the files of an application whose load generator is in another pod beside those of that.
+
+    Args:
+        archive: The compressed archive from the log of the application's pod.
+        folder: The run's folder.
+        request: The run.
+    """
+    place = folder / "driven"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        unpack(archive, place, request)
+        for name in ("stdout", "stderr"):
+            if (place / name).exists():
+                (place / name).replace(folder / f"application.{name}")
+        others = [each for each in (place / "outputs").rglob("*") if each.is_file()]
+        for found, target in [
+            *((each, folder / each.relative_to(place)) for each in others),
+            (place / "metrics.jsonl", folder / "metrics.jsonl"),
+        ]:
+            if found.exists() and not (target.exists() and target.stat().st_size):  # the load's own are the run's
+                target.parent.mkdir(parents=True, exist_ok=True)
+                found.replace(target)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
 def unpack_all(archive: bytes, folder: Path) -> None:
     """Unpack all that a pod has packed.
 

@@ -14,6 +14,7 @@ import math
 import re
 import socket
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from tradewind.deployer.environment import job_environment
@@ -23,13 +24,16 @@ from tradewind.deployer.runner.kubernetes.settings import INSTANCE_TYPE, Kuberne
 from tradewind.deployer.runner.load_generators import posix_pattern
 from tradewind.deployer.runner.log_limit import log_words
 from tradewind.deployer.runner.resource_limits import cpus_of, memory_of, whole_gpus
-from tradewind.problem import RunRequest
+from tradewind.problem import Load, RunRequest
 
 MANAGED = "app.kubernetes.io/managed-by=tradewind"
 """The label of all objects that are made here, as a selector."""
 
 OWNER, RUN, EXPIRES, ENDING, FACTS = (f"tradewind/{name}" for name in ("owner", "run", "expires", "ending", "facts"))
 """Labels (``owner``, ``run``) and annotations (all) of a Job."""
+
+ROLE = "tradewind/role"
+"""The label of Jobs and pods of a run whose load generator has its own: ``application`` or ``load``."""
 
 HOME = "tradewind/home"
 """The label of the data folder that pods belong to; see `home_label`."""
@@ -75,6 +79,11 @@ def name_of(run_id: str) -> str:
     return name if name[0].isalpha() else f"r-{name}"[:_NAME_LENGTH]
 
 
+def load_name_of(run_id: str) -> str:
+    """The name of the Job of a run's load generator, where that has a pod of its own."""
+    return f"load-{slug(run_id, _NAME_LENGTH - 5)}"
+
+
 def owner_label(owner: str) -> str:
     """The value of the owner's label: labels do not allow all letters that owners have."""
     return slug(owner, _LABEL_LENGTH)
@@ -116,13 +125,15 @@ def job_of(
     labels = labels_of(request)
     if given.queue:
         labels[QUEUE] = given.queue
+    apart = request.load is not None and given.load_apart
+    role = {ROLE: "application"} if apart else {}
     spec: Document = {
         "backoffLimit": 0,
         "completions": nodes,
         "parallelism": nodes,
         "ttlSecondsAfterFinished": given.ttl_seconds,
         "template": {
-            "metadata": {"labels": {**labels_of(request), HOME: home}, "annotations": dict(annotations)},
+            "metadata": {"labels": {**labels_of(request), HOME: home, **role}, "annotations": dict(annotations)},
             "spec": _pod(request, bundles, given),
         },
     }
@@ -133,9 +144,49 @@ def job_of(
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name, "labels": labels, "annotations": annotations},
+        "metadata": {"name": name, "labels": labels | role, "annotations": annotations},
         "spec": spec,
     }
+
+
+def load_job_of(
+    request: RunRequest, bundles: Mapping[str, str], given: KubernetesSettings, home: str, owner: Document
+) -> Document:
+    """The Job of a load generator in a pod of its own, which waits until the application is ready.
+
+    Args:
+        request: The run, with a load generator.
+        bundles: The names of the Secrets with the script and the archives, by ``work`` and ``inputs``.
+        given: The settings of the runner.
+        home: The value of the `HOME` label.
+        owner: The owner reference to the run's Job.
+    """
+    load = request.load
+    assert load is not None
+    found = {"TRADEWIND_APPLICATION_HOST": name_of(request.run_id)}
+    if load.port is not None:
+        found["TRADEWIND_APPLICATION_PORT"] = str(load.port)
+    alone = replace(
+        request,
+        argv=load.argv,
+        image=load.image or request.image,
+        env={**request.env, **load.env, **found},
+        load=None,
+        ports=(),
+    )
+    pod = _pod(alone, bundles, given)
+    pod["containers"][0]["resources"] = _load_resources(load, given)
+    pod |= {"nodeSelector": dict(given.load_node_selector), "affinity": _apart(request)}
+    job = job_of(alone, "{}", bundles, given, home)
+    about = job["metadata"]
+    about |= {"name": load_name_of(request.run_id), "ownerReferences": [owner]}
+    del about["annotations"][FACTS]
+    template = job["spec"]["template"]
+    for labels in (about["labels"], template["metadata"]["labels"]):
+        labels[ROLE] = "load"
+    template["spec"] = pod
+    job["spec"]["suspend"] = True
+    return job
 
 
 def _pod(request: RunRequest, bundles: Mapping[str, str], given: KubernetesSettings) -> Document:
@@ -199,17 +250,27 @@ def _restrict(pod: Document, user: int) -> None:
 
 
 def _containers(request: RunRequest, mounts: list[Document], given: KubernetesSettings) -> list[Document]:
-    """The containers of a pod: the job's, which runs a load generator if there is one, and then the application's."""
+    """The containers of a pod: the job's, which runs a load generator if there is one, and then the application's.
+
+    Where the load generator has a pod of its own the job is the application, which is probed.
+    """
     job, load = _container(request, mounts, given), request.load
     if load is None:
         return [job]
-    here = "127.0.0.1"
-    ours = {
-        "TW_READY": f"{load.ready_seconds:.3f}",
+    probed = {
         "TW_PORT": "" if load.port is None else f"{load.port:04X}",
         "TW_PATH": load.ready_path if load.port is not None else "",
         "TW_SAYS": posix_pattern(load.ready_pattern, "Kubernetes"),
-        "TRADEWIND_APPLICATION_HOST": here,
+    }
+    if given.load_apart:
+        job["env"] += _variables({**probed, "TW_DRIVEN": "yes"})
+        probe = [f"{FOLDER}/bin/busybox", "sh", f"{FOLDER}/bin/ready"]
+        job["readinessProbe"] = {"exec": {"command": probe}, "periodSeconds": 1, "timeoutSeconds": 10}
+        return [job]
+    ours = {
+        **probed,
+        "TW_READY": f"{load.ready_seconds:.3f}",
+        "TRADEWIND_APPLICATION_HOST": "127.0.0.1",
         **({} if load.port is None else {"TRADEWIND_APPLICATION_PORT": str(load.port)}),
     }
     theirs = {"TW", "TW_END"}
@@ -220,18 +281,19 @@ def _containers(request: RunRequest, mounts: list[Document], given: KubernetesSe
         "command": [*job["command"][:-1], f"{FOLDER}/bin/application"],
         "env": kept,
     }
-    held = _amounts(float(load.cpus or 0), load.memory_bytes or 0)
     own = {each["name"]: each for each in (*job["env"], *_variables({**load.env, **ours}))}
     driver = {key: value for key, value in job.items() if key != "ports"} | {
         "image": load.image or request.image,
         "args": [literal(word) for word in load.argv],
         "env": list(own.values()),
-        "resources": {
-            "requests": _SMALL | held | {_STORAGE: "0"},
-            "limits": held | {_STORAGE: str(_disk(given))},
-        },
+        "resources": _load_resources(load, given),
     }
     return [driver, application]
+
+
+def _load_resources(load: Load, given: KubernetesSettings) -> Document:
+    held = _amounts(float(load.cpus or 0), load.memory_bytes or 0)
+    return {"requests": _SMALL | held | {_STORAGE: "0"}, "limits": held | {_STORAGE: str(_disk(given))}}
 
 
 def _container(request: RunRequest, mounts: list[Document], given: KubernetesSettings) -> Document:
@@ -310,18 +372,19 @@ def _apart(request: RunRequest) -> Document:
 
 
 def service_of(request: RunRequest, owner: Document) -> Document:
-    """The headless Service by which the nodes of a run find one another.
+    """The headless Service by which the nodes of a run find one another, or a load generator its application.
 
     Args:
         request: The run.
         owner: The owner reference to the run's Job.
     """
     labels = labels_of(request)
+    selector = labels if request.load is None else {**labels, ROLE: "application"}
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": name_of(request.run_id), "labels": labels, "ownerReferences": [owner]},
-        "spec": {"clusterIP": "None", "selector": labels, "publishNotReadyAddresses": True},
+        "spec": {"clusterIP": "None", "selector": selector, "publishNotReadyAddresses": True},
     }
 
 

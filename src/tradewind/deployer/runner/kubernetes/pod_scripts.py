@@ -15,6 +15,23 @@ case $program in
 esac
 """
 
+_READY = r"""ready() {
+  if [ -n "$TW_PORT" ]; then
+    $b cat /proc/net/tcp /proc/net/tcp6 2> /dev/null | $b grep -q ":$TW_PORT [0-9A-F]*:[0-9A-F]* 0A " || return 1
+  fi
+  if [ -n "$TW_SAYS" ]; then
+    $b cat "$TW/${logs}stdout" "$TW/${logs}stderr" 2> /dev/null | $b grep -qE -e "$TW_SAYS" || return 1
+  fi
+  if [ -n "$TW_PATH" ]; then
+    # Some static busyboxes crash in their wget.
+    answer=$(printf 'GET %s HTTP/1.0\r\nHost: localhost\r\n\r\n' "$TW_PATH" |
+      $b nc -w 5 127.0.0.1 "$((0x$TW_PORT))" 2> /dev/null | $b head -n 1)
+    case $answer in "HTTP/"*" "[123][0-9][0-9]*) ;; *) return 1 ;; esac
+  fi
+}
+"""
+"""Tells whether an application is ready; ``logs`` is what the names of its logs begin with."""
+
 _USED = r"""used() {
   times > "$TW/$1.times"  # by itself: a pipe would ask a shell that has run nothing
   cpu=$($b tail -n 1 "$TW/$1.times")
@@ -33,7 +50,9 @@ for b in "$(command -v busybox)" /bin/busybox /usr/bin/busybox; do
 done
 $b mkdir -p "$TW/bin" "$TW/work" "$TW/inputs" "$TW/outputs" "$TW/checkpoint"
 $b cp "$b" "$TW_FILES/work/run" "$TW/bin"
-if [ -f "$TW_FILES/work/application" ]; then $b cp "$TW_FILES/work/application" "$TW/bin"; fi
+for name in application ready; do
+  if [ -f "$TW_FILES/work/$name" ]; then $b cp "$TW_FILES/work/$name" "$TW/bin"; fi
+done
 for name in work inputs; do
   if [ -f "$TW_FILES/$name/tar.gz" ]; then $b gzip -dc "$TW_FILES/$name/tar.gz" | $b tar -x -f - -C "$TW/$name"; fi
 done
@@ -64,21 +83,10 @@ shift
 """
     + _USED
     + r"""now() { read -r up _ < /proc/uptime; echo "$up"; }
-ready() {
-  if [ -n "$TW_PORT" ]; then
-    $b cat /proc/net/tcp /proc/net/tcp6 2> /dev/null | $b grep -q ":$TW_PORT [0-9A-F]*:[0-9A-F]* 0A " || return 1
-  fi
-  if [ -n "$TW_SAYS" ]; then
-    $b cat "$TW/application.stdout" "$TW/application.stderr" 2> /dev/null | $b grep -qE -e "$TW_SAYS" || return 1
-  fi
-  if [ -n "$TW_PATH" ]; then
-    # Some static busyboxes crash in their wget.
-    answer=$(printf 'GET %s HTTP/1.0\r\nHost: localhost\r\n\r\n' "$TW_PATH" |
-      $b nc -w 5 127.0.0.1 "$TRADEWIND_APPLICATION_PORT" 2> /dev/null | $b head -n 1)
-    case $answer in "HTTP/"*" "[123][0-9][0-9]*) ;; *) return 1 ;; esac
-  fi
-}
-late() {
+logs=application.
+"""
+    + _READY
+    + r"""late() {
   $b awk -v began="$began" -v now="$(now)" -v ready="$TW_READY" -v wall="${TW_WALL:-1e12}" \
     'BEGIN { t = now - began; print ((t > wall) ? "timed_out" : ((t > ready) ? "unready" : "")) }'
 }
@@ -110,7 +118,7 @@ $b tee "$TW/stderr" < "$TW/err" > "$TW/err.marked" 3>&- & tees="$tees $!"
 (
   exec 3>&-
   exec "$b" env -u TW -u TW_END -u TW_WALL -u TW_PATTERNS -u TW_LIMIT -u TW_LOG -u TW_WAITS -u TW_SLOTS -u TW_KEEPS \
-    -u TW_GRACE -u TW_READY -u TW_PORT -u TW_PATH -u TW_SAYS \
+    -u TW_GRACE -u TW_READY -u TW_PORT -u TW_PATH -u TW_SAYS -u TW_DRIVEN \
     "$b" setsid "$program" "$@"
 ) < /dev/null > "$TW/out" 2> "$TW/err" & pid=$!
 end() { kill -TERM -$pid; $b sleep "$TW_GRACE"; kill -KILL -$pid; } 2> /dev/null
@@ -128,11 +136,19 @@ if [ -n "$TW_READY" ]; then
     kill -KILL -$pid 2> /dev/null
   ) & watch=$!
 fi
+if [ -n "$TW_DRIVEN" ]; then
+  (
+    exec 3>&-; trap - TERM
+    while [ ! -f "$TW/enough" ]; do $b sleep 0.1; done
+    end
+  ) & driven=$!
+fi
 wait $pid; code=$?
 while kill -0 $pid 2> /dev/null; do wait $pid; code=$?; done
 ended=$(now)
 kill -KILL -$pid 2> /dev/null
 if [ -n "$TW_WALL" ]; then kill $timer 2> /dev/null; fi
+if [ -n "$TW_DRIVEN" ]; then kill $driven 2> /dev/null; fi
 if [ -n "$TW_READY" ]; then
   kill $watch 2> /dev/null
   if [ -f "$TW/application.code" ]; then stopped=died; fi
@@ -148,7 +164,12 @@ kill $guard 2> /dev/null
 fi
 : "${ended:=$(now)}"
 state=${stopped:-ended}
-if [ -f "$TW/timed-out" ]; then state=timed_out; fi
+if [ -f "$TW/timed-out" ]; then
+  state=timed_out
+elif [ -f "$TW/enough" ]; then
+  state=$($b cat "$TW/enough")
+  code=0
+fi
 : > "$TW/over"
 used run
 application= figures="peak=$peak
@@ -206,7 +227,21 @@ printf 'state=%s\nbegan=%s\nended=%s\nlarge=%s\napplication=%s\n%s\n' \
 exit $code
 """
 )
-"""The script around the command, or around the load generator, which it starts when the application is ready."""
+"""The script around the command, or around the load generator, which it starts when the application is ready.
+
+The application of a load generator in another pod ends, as if by itself, with a file ``enough`` that says why.
+"""
+
+READY = (
+    r"""
+b=$TW/bin/busybox
+logs=
+"""
+    + _READY
+    + """ready
+"""
+)
+"""The probe of an application whose load generator is in another pod."""
 
 APPLICATION = (
     r"""

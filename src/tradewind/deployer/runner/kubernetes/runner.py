@@ -56,6 +56,7 @@ from tradewind.deployer.runner.kubernetes.file_transfer import (
     share_secret,
     unpack,
     unpack_all,
+    unpack_application,
     with_expiry,
 )
 from tradewind.deployer.runner.kubernetes.job import (
@@ -64,16 +65,20 @@ from tradewind.deployer.runner.kubernetes.job import (
     HOME,
     MANAGED,
     OWNER,
+    ROLE,
     home_label,
     job_of,
     labels_of,
+    load_job_of,
+    load_name_of,
     name_of,
     owner_label,
     owner_reference,
     secret_of,
     service_of,
 )
-from tradewind.deployer.runner.kubernetes.pod_scripts import APPLICATION, SCRIPT
+from tradewind.deployer.runner.kubernetes.load_pod import LoadPods, check_load
+from tradewind.deployer.runner.kubernetes.pod_scripts import APPLICATION, READY, SCRIPT
 from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
 from tradewind.deployer.runner.kubernetes.status import (
     FOREVER,
@@ -132,6 +137,7 @@ class KubernetesRunner(
     The working folder is sent through a Secret (a megabyte, compressed) or is in a volume claim. Logs, metrics and
     outputs come back through the pod's log. Several nodes are an indexed Job with a headless service. Checkpoints are
     copied by a command in the pod while it runs, and given to the next one through Secrets (16 megabytes, compressed).
+    A load generator is in the pod of its application, or in one of its own on another node.
     """
 
     name = "kubernetes"
@@ -144,6 +150,7 @@ class KubernetesRunner(
         given = self.settings
         self._api = ClusterApi(kubeconfig=given.kubeconfig, context=given.context, namespace=given.namespace)
         self._wait_limits = WaitLimits(given.image_seconds, given.schedule_seconds)
+        self._loads = LoadPods(self._api)
         self._silent = False
         self._seen: dict[str, RunState] = {}
         self._asked, self._said = float("-inf"), dict[str, str]()
@@ -165,12 +172,8 @@ class KubernetesRunner(
         """Start a run; see `Runner.submit`."""
         if not request.image:
             raise ImageError("Kubernetes runs container images, and the job names none", hint="set job.image")
-        if request.load is not None and request.offer.nodes > 1:
-            raise DeployError(
-                f"on Kubernetes a load generator drives an application on one node, and the offer has "
-                f"{request.offer.nodes}",
-                retryable=False,
-            )
+        check_load(request)
+        load = request.load if self.settings.load_apart else None
         values = resolve_secrets(request.secrets)
         files = self._files(request)
         data = KubernetesData(
@@ -180,6 +183,8 @@ class KubernetesRunner(
             wall_seconds=request.limits.wall_seconds,
             load_cpus=None if request.load is None else request.load.cpus,
             load_memory=None if request.load is None else request.load.memory_bytes,
+            load_program="" if load is None else load.argv[0],
+            ready_seconds=0.0 if load is None else load.ready_seconds,
             lasts=request.expires - self.clock.now(),
             patience=asdict(self._wait_limits),
         )
@@ -193,6 +198,8 @@ class KubernetesRunner(
         handle = handle_of(job, self.name)
         if not has_ended(job):
             self._complete(request, job, {names[name]: content for name, content in files.items()}, values)
+            if load is not None:
+                self._add(("jobs", load_job_of(request, names, self.settings, home, owner_reference(job))))
         return handle
 
     def _files(self, request: RunRequest) -> dict[str, dict[str, bytes]]:
@@ -204,7 +211,8 @@ class KubernetesRunner(
         cache = self.data_folder / "bundles"
         files = {"work": {"run": SCRIPT.encode()}}
         if request.load is not None:
-            files["work"]["application"] = APPLICATION.encode()
+            name, script = ("ready", READY) if self.settings.load_apart else ("application", APPLICATION)
+            files["work"][name] = script.encode()
         folders = {"inputs": request.folder / "inputs"} if request.inputs else {}
         if not self.settings.claim:
             folders["work"] = request.workdir
@@ -233,8 +241,12 @@ class KubernetesRunner(
         if values:
             content = {name: value.encode() for name, value in values.items()}
             objects.append(("secrets", secret_of(f"{name_of(request.run_id)}-env", labels_of(request), owner, content)))
-        if request.offer.nodes > 1:
+        if request.offer.nodes > 1 or (request.load is not None and self.settings.load_apart):
             objects.append(("services", service_of(request, owner)))
+        self._add(*objects)
+
+    def _add(self, *objects: tuple[str, Document]) -> None:
+        """Make objects, each with its kind; those that are there already stay."""
         for kind, each in objects:
             try:
                 self._api.call("POST", self._api.path(kind), each)
@@ -265,7 +277,12 @@ class KubernetesRunner(
             mine = by_job.get(job["metadata"]["uid"], ()) if job is not None else ()
             data = known[handle.run_id]
             limits = self._wait_limits_of(data)
-            found = verdict(data, job, mine, now, limits)
+            if data.load_program:
+                load = jobs.get(load_name_of(handle.run_id))
+                theirs = by_job.get(load["metadata"]["uid"], ()) if load is not None else ()
+                found = self._loads.judge(data, (job, load), (mine, theirs), now, limits)
+            else:
+                found = verdict(data, job, mine, now, limits)
             if found.ask and job is not None:
                 words = self._refusals().get(job["metadata"]["uid"], "")
                 found = explained(found, words, limits, now - self._busy)
@@ -332,7 +349,7 @@ class KubernetesRunner(
         found = [
             with_expiry(handle_of(job, self.name), job, pods.get(job["metadata"]["uid"], ()))
             for job in jobs
-            if not job["metadata"].get("deletionTimestamp")
+            if not job["metadata"].get("deletionTimestamp") and job["metadata"].get("labels", {}).get(ROLE) != "load"
         ]
         if owner is not None:
             return found
@@ -343,6 +360,12 @@ class KubernetesRunner(
         pods, uid = self._api.listed("pods", f"job-name={name_of(handle.run_id)}"), KubernetesData.of(handle).uid
         return first_pod([pod for pod in pods if uid in ("", job_of_pod(pod))])
 
+    def _logging_pod(self, handle: Handle) -> Document | None:
+        """The pod whose log is the run's: that of the load generator, where it has its own."""
+        if not KubernetesData.of(handle).load_program:
+            return self._pod_of(handle)
+        return first_pod(self._api.listed("pods", f"job-name={load_name_of(handle.run_id)}"))
+
     def _log_of(self, pod: Document) -> bytes:
         path = self._api.path("pods", f"{pod['metadata']['name']}/log")
         try:
@@ -352,17 +375,25 @@ class KubernetesRunner(
 
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
         """Read a run's log from a byte on, in whole lines; see `StreamsLogs.read_log`."""
-        pod = self._pod_of(handle)
+        pod = self._logging_pod(handle)
         return read_marked(self._log_of(pod)).streams[stream][offset:] if pod is not None else b""
 
     def collect(self, handle: Handle, request: RunRequest) -> None:
         """Bring the files of a run into its folder; see `Runner.collect`."""
-        pod = self._pod_of(handle)
-        if pod is None:
-            return
+        pod, folder = self._logging_pod(handle), request.folder.absolute()
+        if KubernetesData.of(handle).load_program and (driven := self._pod_of(handle)) is not None:
+            archive = read_marked(self._log_of(driven)).archive
+        else:
+            archive = None
+        if pod is not None:
+            self._collect(pod, folder, request)
+        if archive is not None:
+            unpack_application(archive, folder, request)
+
+    def _collect(self, pod: Document, folder: Path, request: RunRequest) -> None:
+        """Bring what the log of a pod has into a run's folder."""
         said = termination_figures(end_of(pod) or {})
         log = read_marked(self._log_of(pod))
-        folder = request.folder.absolute()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for name, content in log.streams.items():

@@ -57,6 +57,13 @@ class KubernetesSettings(plugins.Settings):
         False,
         description="Start the command on every node of a run, not the first only; JOB_COMPLETION_INDEX tells which",
     )
+    load_apart: bool = Field(
+        False,
+        description="Run load generators (job.load) in a pod of their own, on another node than the application",
+    )
+    load_node_selector: dict[str, str] = Field(
+        default_factory=dict, description="Labels that the node of such a load generator must have"
+    )
     grace: float = Field(0.5, ge=0, le=25, description="Seconds between SIGTERM and SIGKILL when a run is ended")
     schedule_seconds: float = Field(600.0, gt=0, description="Seconds in which the cluster must find a node")
     image_seconds: float = Field(
@@ -86,4 +93,12 @@ class KubernetesSettings(plugins.Settings):
                 f"node_selector: {INSTANCE_TYPE}: {named} and instance_type: true, which sets it for each offer: "
                 "leave one out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        if self.load_node_selector and not self.load_apart:
+            raise ValueError("load_node_selector is for load_apart: true: add that, or leave load_node_selector out")
+        if self.load_apart and self.queue:
+            raise ValueError("load_apart: true and queue, whose Jobs Kueue starts by itself: leave one out")
         return self

@@ -45,6 +45,8 @@ class KubernetesData(HandleData):
         wall_seconds: Its time limit in seconds, or None.
         load_cpus: CPUs that its load generator is held to, or None.
         load_memory: Bytes of memory that its load generator is held to, or None.
+        load_program: The first word of its load generator's command, where that has a pod of its own; else empty.
+        ready_seconds: Seconds in which the application of such a load generator must be ready.
         lasts: Seconds from its beginning after which anyone may end it; None in handles of an earlier version.
         patience: The fields of `WaitLimits` that it was submitted with; None in handles of an earlier version, for
             which those of the settings hold.
@@ -59,6 +61,8 @@ class KubernetesData(HandleData):
     wall_seconds: float | None = None
     load_cpus: int | None = None
     load_memory: int | None = None
+    load_program: str = ""
+    ready_seconds: float = 0.0
     lasts: float | None = None
     patience: Mapping[str, float] | None = None
     look: bool = False

@@ -240,19 +240,19 @@ class StoreJournal:
 
     def _begin(self) -> StudyRow:
         """Make the study of a new run, and note in the folder where it is."""
-        key = secrets.token_hex(8)
-        document = plan_document(self._plan)
         row = StudyRow(
             id=0,
             name=self._plan.flow.name or self._folder.path.stem,
             problem_key=f"workflow-{plan_digest(self._plan)[:32]}",
-            spec={"workflow": self._facts(key)},
+            spec={"workflow": self._facts(secrets.token_hex(8))},
             created=time.time(),
             kind="workflow",
         )
-        study = self._rows.create_run(row, str(self._folder.path), json.dumps(document))
+        study = self._not_noted(row) or self._rows.create_run(
+            row, str(self._folder.path), json.dumps(plan_document(self._plan))
+        )
         self._token = self._store.hold(study.id, this_process(), _HOLD_SECONDS)
-        note = {"store": self._rows.place, "study": study.id, "key": key}
+        note = {"store": self._rows.place, "study": study.id, "key": study.spec["workflow"]["key"]}
         if not _write_note(self._folder, note, anew=self._noted):
             self._store.release(study.id, self._token)
             raise _busy(self._folder, "another machine")
@@ -263,6 +263,16 @@ class StoreJournal:
             self._store.write(number, Change(study=gone), token)
             self._store.release(number, token)
         return study
+
+    def _not_noted(self, row: StudyRow) -> StudyRow | None:
+        """The study that a command before made for this folder, and was killed before it noted that; or None."""
+        wanted = {name: row.spec["workflow"][name] for name in ("folder", "host")}
+        for each in self._store.find_studies(row.name, row.problem_key):
+            facts = each.spec.get("workflow", {})
+            ours = {name: facts.get(name) for name in wanted} == wanted
+            if ours and each.kind == "workflow" and not self._rows.records(each.id):
+                return each
+        return None
 
     def _facts(self, key: str) -> dict[str, Any]:
         return {
