@@ -100,6 +100,7 @@ def quick() -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test has a data folder of its own: no test sees the user's store."""
+    """Every test has a data folder of its own: no test sees the user's store, or waits for the runs of another one."""
     monkeypatch.setenv("TRADEWIND_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TRADEWIND_SLOTS", str(tmp_path / "places"))
     monkeypatch.delenv("TRADEWIND_STORE", raising=False)
