@@ -53,7 +53,7 @@ from tradewind.deployer.runner.run_files import (
 from tradewind.deployer.runner.warden.client import WardenClient, take_warden
 from tradewind.deployer.runner.warden.control_group import group_pids, remove_group
 from tradewind.deployer.runner.warden.files import CANCEL, PID, RESULT, STARTED
-from tradewind.deployer.runner.warden.slots import LOCK, LOOK_SECONDS, inner_folder
+from tradewind.deployer.runner.warden.slots import FREED, LOOK_SECONDS, inner_folder
 from tradewind.errors import DeployError, JobProgramError, PrerequisiteError
 from tradewind.problem import Fault, Handle, Machine, Offer, RunRequest, RunState, RunStatus, Usage
 from tradewind.utils.machine.gpus import CONSTANTS, VARIABLES, gpus_here
@@ -288,8 +288,8 @@ class ProcessRunner(
         if not self._queued or self._registry is None:
             return
         try:
-            freed = (self._registry / LOCK).stat().st_mtime_ns
-        except OSError:  # somebody has removed the registry: the warden makes a new one
+            freed = (self._registry / FREED).stat().st_mtime_ns
+        except OSError:  # nobody has yet
             freed = 0
         now = time.monotonic()
         if freed == self._freed and now < self._asked + LOOK_SECONDS:

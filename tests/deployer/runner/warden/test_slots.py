@@ -33,6 +33,14 @@ def wants(folder: Path, cpu: float = 1, search: str = "s", **more: Any) -> dict[
     return {"folder": str(folder / "registry"), "cpu": cpu, "search": search, "name": search, **nothing, **more}
 
 
+def noted(folder: Path) -> list[str]:
+    """The runs that are in the registry."""
+    head, text = (folder / "registry" / "slots").read_bytes()[:64], (folder / "registry" / "slots").read_bytes()[64:]
+    half, length = map(int, head.split())
+    content = json.loads(text[half << 20 :][:length])
+    return [each["run_id"] for part in content.values() for each in part]
+
+
 def why_not(taker: SlotRegistry, run_id: str, wanted: dict[str, Any]) -> str:
     with pytest.raises(StartRefused, match="busy") as refused:
         taker.take(run_id, wanted, EVERY)
@@ -74,7 +82,7 @@ def test_two_wardens_take_different_cpus_and_the_third_run_waits(tmp_path: Path)
     one, other = registry(), registry()
     assert one.take("a", wants(tmp_path), EVERY) == Slot([0], [])
     assert other.take("b", wants(tmp_path, search="t"), EVERY) == Slot([1], [])
-    assert why_not(one, "c", wants(tmp_path)) == "2 of 2 CPUs are used by this search and search t"
+    assert why_not(one, "c", wants(tmp_path)) == "2 of 2 CPUs are used by search t and this search"
     other.give_back("b")
     other.give_back("never")
     assert one.take("c", wants(tmp_path), EVERY) == Slot([1], [])
@@ -177,15 +185,48 @@ def test_what_a_killed_warden_had_or_waited_for_is_free(tmp_path: Path) -> None:
     lives.take("c", wants(tmp_path), EVERY)
     why_not(registry(ticks=1), "d", wants(tmp_path, 2, "t"))
     assert lives.take("e", wants(tmp_path, 1, "u"), EVERY) == Slot([1], [])
-    noted = json.loads((tmp_path / "registry" / "slots.json").read_text())
-    assert [each["run_id"] for part in noted.values() for each in part] == ["c", "e"]
+    assert noted(tmp_path) == ["c", "e"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"entries": [{}], "waits": []}', '{"entries": [3], "waits": 1}'])
-def test_what_is_no_registry_is_an_empty_one(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("head", ["", "1", "0 {}", "7 {}", "x {}", "0 999999999"])
+def test_what_is_no_registry_is_an_empty_one(tmp_path: Path, text: str, head: str) -> None:
     (tmp_path / "registry").mkdir()
-    (tmp_path / "registry" / "slots.json").write_text(text)
+    (tmp_path / "registry" / "slots").write_text(head.format(len(text)).ljust(64) + text)
     assert registry().take("a", wants(tmp_path, 2), EVERY) == Slot([0, 1], [])
+    assert noted(tmp_path) == ["a"]
+
+
+def test_a_writer_that_is_killed_leaves_what_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    each, written, pwrite = registry(), list[int](), os.pwrite
+
+    def killed(file: int, text: bytes, at: int) -> int:
+        written.append(at)
+        if at == 0:
+            raise KeyboardInterrupt
+        return pwrite(file, text[:-3], at) + 3
+
+    each.take("a", wants(tmp_path), EVERY)
+    each.take("b", wants(tmp_path), EVERY)
+    monkeypatch.setattr(slots.os, "pwrite", killed)
+    with pytest.raises(KeyboardInterrupt):
+        each.give_back("a")
+    monkeypatch.undo()
+    assert len(written) == 2
+    assert noted(tmp_path) == ["a", "b"]
+    assert "2 of 2 CPUs" in why_not(each, "c", wants(tmp_path))
+
+
+def test_a_full_disk_is_an_error_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    each = registry()
+    each.take("a", wants(tmp_path), EVERY)
+    with monkeypatch.context() as full:
+        full.setattr(slots.os, "pwrite", lambda file, text, at: 1)
+        with pytest.raises(OSError, match="No space left"):
+            each.take("b", wants(tmp_path), EVERY)
+    assert noted(tmp_path) == ["a"]
+    with pytest.raises(OSError, match="File too large"):
+        each.take("b", wants(tmp_path, 1, "s" * 2_000_000), EVERY)
 
 
 def test_tenants_do_not_learn_what_others_search(tmp_path: Path) -> None:
@@ -214,7 +255,7 @@ def test_the_registry_is_for_its_user_and_inner_ones_go_with_their_run(tmp_path:
     assert registry().take("c", {**inner, "folder": inner_folder(inner["folder"], "b")}, {0}) == Slot([0], [])
     assert (tmp_path / "registry" / "in-a" / "in-b").is_dir()
     each.give_back("a")
-    assert sorted(path.name for path in (tmp_path / "registry").iterdir()) == ["lock", "slots.json"]
+    assert sorted(path.name for path in (tmp_path / "registry").iterdir()) == ["slots"]
 
 
 AMOUNTS = st.sampled_from([0.25, 0.5, 1, 2, 3])

@@ -11,6 +11,7 @@ before it gets its next. What those before a run wait for is kept free, so that 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -21,15 +22,16 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from tradewind.deployer.runner import procfs
-from tradewind.deployer.runner.warden.files import Document, StartRefused, quietly, text_of, write_document
+from tradewind.deployer.runner.warden.files import Document, StartRefused, quietly
 
-LOCK = "lock"
-"""The file whose time of change is that of the last change by which somebody may have got room."""
+FREED = "freed"
+"""The file whose time of change is that of the last change by which somebody who waits may have got room."""
 
 LOOK_SECONDS = 1.0
 """Whoever waits asks again so often: a warden that was killed gives nothing back."""
 
-_FILE = "slots.json"
+_FILE = "slots"
+_HEAD, _HALF = 64, 1 << 20
 _FORGOTTEN = 5 * LOOK_SECONDS
 _SLACK = 1e-6
 _MOST_NAMES = 3
@@ -154,7 +156,7 @@ def _names(wanted: Document, others: Sequence[Document]) -> str:
         known = not wanted["group"] or each["group"] == wanted["group"]
         own = each["search"] == wanted["search"]
         names["this search" if own else f"search {each['name']}" if known else "others"] = None
-    shown = list(names)[:_MOST_NAMES]
+    shown = sorted(names, key=lambda name: name == "this search")[:_MOST_NAMES]
     more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
     *first, last = [*shown, *more]
     return f"{', '.join(first)} and {last}" if first else last
@@ -254,44 +256,76 @@ class _Registry:
         self.freed = False
 
 
-def _open_lock(folder: str) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-    try:
-        return os.open(f"{folder}/{LOCK}", flags, 0o600)
-    except FileNotFoundError:
-        os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
-        return os.open(f"{folder}/{LOCK}", flags, 0o600)
-
-
 @contextmanager
 def _opened(folder: str, me: _Warden) -> Iterator[_Registry]:
     """Hold the lock on a registry, without the entries of wardens that are gone; what is changed is written back."""
-    path = f"{folder}/{_FILE}"
-    lock = _open_lock(folder)
+    file = _open(f"{folder}/{_FILE}")
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        before = text_of(path) or ""
-        found = _read(before)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        half, text = _read(file)
+        found = _parsed(text)
         living = _living(found, me)
-        registry = _Registry(
-            *([each for each in part if _holder(each) in living] for part in (found.entries, found.waits))
-        )
+        kept = [[each for each in part if _holder(each) in living] for part in (found.entries, found.waits)]
+        registry = _Registry(*kept)
         gone = [each for each in found.entries if _holder(each) not in living]
         registry.freed = bool(gone) or len(registry.waits) < len(found.waits)
         try:
             yield registry
         finally:
-            write_document(path, {"entries": registry.entries, "waits": registry.waits})
-            if registry.freed:
-                now = time.time_ns()
-                os.utime(lock, ns=(now, now))  # exact, unlike the time that the kernel would note
+            _write(file, 1 - half, json.dumps({"entries": registry.entries, "waits": registry.waits}).encode())
+            if registry.freed and registry.waits:
+                _tell(f"{folder}/{FREED}")
             for each in gone:
                 _remove(inner_folder(folder, each["run_id"]))
     finally:
-        os.close(lock)
+        os.close(file)
 
 
-def _read(text: str) -> _Registry:
+def _open(path: str) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120
+        return os.open(path, flags, 0o600)
+
+
+def _tell(path: str) -> None:
+    """Set the time of change of a file: the exact one, unlike that which the kernel would note."""
+    file = _open(path)
+    try:
+        now = time.time_ns()
+        os.utime(file, ns=(now, now))
+    finally:
+        os.close(file)
+
+
+def _read(file: int) -> tuple[int, bytes]:
+    """The half of a registry's file that holds, and its text."""
+    try:
+        half, length = map(int, os.pread(file, _HEAD, 0).split())
+        return half & 1, os.pread(file, length, _HEAD + _HALF * (half & 1))
+    except ValueError:  # it is new, or of another version of this program
+        return 0, b""
+
+
+def _write(file: int, half: int, text: bytes) -> None:
+    """Write a text into one half of a registry's file, and then let that one hold.
+
+    A writer that is killed in between leaves the other half. A new file in the place of the old one would do so as
+    well, but file systems wait for the disk then.
+
+    Raises:
+        OSError: The disk is full, or it is too long.
+    """
+    if len(text) > _HALF:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    if os.pwrite(file, text, _HEAD + _HALF * half) < len(text):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    os.pwrite(file, f"{half} {len(text)}".encode().ljust(_HEAD), 0)
+
+
+def _parsed(text: bytes) -> _Registry:
     """The content of a registry; nothing where there is none, or where it is of another version of this program."""
     try:
         document = json.loads(text)

@@ -242,7 +242,7 @@ class Warden(JobWatcher):
         return set(choose_cpus(free, wanted))
 
     def _settle(self, job: WatchedJob) -> None:
-        self._slots.give_back(job.run_id)
+        self._slots.give_back(job.run_id)  # before anybody hears of it, and starts the next one
         result = result_of(job)
         try:
             # A controller that lives puts the result into its store at once; without one this file is all there is.
