@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -127,6 +127,20 @@ class ProcessData(HandleData):
         return Path(self.folder) if self.folder else None
 
 
+class QueuedRun(NamedTuple):
+    """A run that waits for a slot of this machine.
+
+    Attributes:
+        request: The run.
+        folder: Its folder.
+        why: What others have.
+    """
+
+    request: RunRequest
+    folder: Path
+    why: str
+
+
 class ProcessRunner(
     Runner,
     FolderCheckpoints,
@@ -159,8 +173,7 @@ class ProcessRunner(
         self._warden: WardenClient | None = None
         self._begun: dict[str, float] = {}
         self._results: dict[str, Mapping[str, Any]] = {}
-        self._queued: dict[str, tuple[RunRequest, Path]] = {}  # they wait for a slot that others have
-        self._why_queued: dict[str, str] = {}
+        self._queued: dict[str, QueuedRun] = {}
         self._registry: Path | None = None
         self._freed = 0  # when somebody gave a slot back, as it was seen last
         self._asked = float("-inf")
@@ -222,8 +235,7 @@ class ProcessRunner(
         if answer["event"] == "started":
             self._begun[request.run_id] = answer["begun"]
         elif answer["kind"] == "busy":
-            self._queued[request.run_id] = request, folder
-            self._why_queued[request.run_id] = answer["words"]
+            self._queued[request.run_id] = QueuedRun(request, folder, answer["words"])
         elif answer["kind"] != "exists":
             self._notes.remove(request.owner, request.run_id)
             raise _refusal(answer["kind"], answer["errno"], request, folder)
@@ -295,8 +307,8 @@ class ProcessRunner(
         if freed == self._freed and now < self._asked + LOOK_SECONDS:
             return
         self._freed, self._asked = freed, now
-        for request, folder in tuple(self._queued.values()):
-            self._start(request, folder)
+        for queued in tuple(self._queued.values()):
+            self._start(queued.request, queued.folder)
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
         """The statuses of some runs; see `Runner.poll`."""
@@ -314,7 +326,7 @@ class ProcessRunner(
         if handle.run_id in self._results:
             return _status_of(self._results[handle.run_id])
         if handle.run_id in self._queued:
-            return RunStatus(RunState.SUBMITTING, reason=self._why_queued[handle.run_id])
+            return RunStatus(RunState.SUBMITTING, reason=self._queued[handle.run_id].why)
         begun = self._begun.get(handle.run_id)
         if begun is not None and self._warden is not None and self._warden.alive:
             return RunStatus(RunState.EXECUTING, runtime=max(0.0, time.monotonic() - begun))

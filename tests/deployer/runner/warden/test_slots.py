@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tradewind.deployer.runner import procfs
-from tradewind.deployer.runner.warden import slots
 from tradewind.deployer.runner.warden.files import StartRefused
 from tradewind.deployer.runner.warden.slots import Slot, SlotRegistry, choose_cpus, choose_devices, inner_folder
 
@@ -140,7 +139,7 @@ def test_who_asks_no_more_is_passed_over_and_has_its_turn_when_it_asks_again(
     each, now = registry(), time.monotonic()
     each.take("a", wants(tmp_path), EVERY)
     assert why_not(each, "large", wants(tmp_path, 2, "t"))
-    monkeypatch.setattr(slots.time, "monotonic", lambda: now + 60)
+    monkeypatch.setattr(time, "monotonic", lambda: now + 60)
     each.take("b", wants(tmp_path, 1, "u"), EVERY)
     assert why_not(each, "c", wants(tmp_path, 1, "u"))
     assert why_not(each, "large", wants(tmp_path, 2, "t"))
@@ -208,7 +207,7 @@ def test_a_writer_that_is_killed_leaves_what_was(tmp_path: Path, monkeypatch: py
 
     each.take("a", wants(tmp_path), EVERY)
     each.take("b", wants(tmp_path), EVERY)
-    monkeypatch.setattr(slots.os, "pwrite", killed)
+    monkeypatch.setattr(os, "pwrite", killed)
     with pytest.raises(KeyboardInterrupt):
         each.give_back("a")
     monkeypatch.undo()
@@ -221,7 +220,7 @@ def test_a_full_disk_is_an_error_and_changes_nothing(tmp_path: Path, monkeypatch
     each = registry()
     each.take("a", wants(tmp_path), EVERY)
     with monkeypatch.context() as full:
-        full.setattr(slots.os, "pwrite", lambda file, text, at: 1)
+        full.setattr(os, "pwrite", lambda file, text, at: 1)
         with pytest.raises(OSError, match="No space left"):
             each.take("b", wants(tmp_path), EVERY)
     assert noted(tmp_path) == ["a"]
@@ -272,11 +271,11 @@ def test_no_place_is_ever_given_twice(
     for number, (who, amount, what) in enumerate(steps):
         if what == "a":
             try:
-                own = wardens[who].take(f"r{number}", wants(folder, amount, f"s{who}"), EVERY)
+                slot = wardens[who].take(f"r{number}", wants(folder, amount, f"s{who}"), EVERY)
             except StartRefused:
                 continue
             have[who][f"r{number}"] = min(amount, 2.0)
-            assert own.cpus
+            assert slot.cpus
         elif what == "b" and have[who]:
             wardens[who].give_back(name := next(iter(have[who])))
             del have[who][name]

@@ -190,6 +190,7 @@ class SlotRegistry:
             OSError: The registry cannot be written.
         """
         folder = wanted["folder"]
+        os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
         with _opened(folder, self._me) as registry:
             found = [each for each in registry.waits if self._is_of(each, run_id)]
             ticket = found[0] if found else {**self._entry(run_id, wanted), "seen": 0.0}
@@ -222,6 +223,8 @@ class SlotRegistry:
                 for held in (registry.entries, registry.waits):
                     held[:] = [each for each in held if not self._is_of(each, run_id)]
                 registry.freed = bool(registry.waits)
+        except FileNotFoundError:  # it went with the run that this one was started by
+            return
         except OSError as error:  # it counts as taken until this process ends, which others have to look after
             sys.stderr.write(f"{run_id}: its slot cannot be given back: {error}\n")
         _remove(inner_folder(folder, run_id))
@@ -282,12 +285,7 @@ def _opened(folder: str, me: _Warden) -> Iterator[_Registry]:
 
 
 def _open(path: str) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-    try:
-        return os.open(path, flags, 0o600)
-    except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120
-        return os.open(path, flags, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def _tell(path: str) -> None:
