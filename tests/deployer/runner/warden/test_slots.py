@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 from tradewind.deployer.runner import procfs
 from tradewind.deployer.runner.warden.files import StartRefused
-from tradewind.deployer.runner.warden.slots import Slot, SlotRegistry, choose_cpus, choose_devices, inner_folder
+from tradewind.deployer.runner.warden.slots import (
+    Slot,
+    SlotRegistry,
+    choose_cpus,
+    choose_devices,
+    describe_slots,
+    inner_folder,
+)
 
 EVERY = (0, 1)
 GIB = 2**30
@@ -243,6 +250,19 @@ def test_many_others_are_counted(tmp_path: Path) -> None:
     for number in range(5):
         each.take(f"a{number}", wants(tmp_path, 0.4, f"s{number}"), EVERY)
     assert why_not(each, "b", wants(tmp_path)).endswith("used by search s0, search s1, search s2 and 2 more")
+
+
+def test_the_use_of_a_machine_is_told(tmp_path: Path) -> None:
+    each, folder = registry(), str(tmp_path / "registry")
+    assert describe_slots(folder, EVERY) == "no run has any"
+    each.take("a", wants(tmp_path, 1, "1", name="alice/tea", group="alice"), EVERY)
+    registry(ticks=1).take("b", wants(tmp_path), EVERY)
+    assert describe_slots(folder, EVERY) == "1 of 2 CPUs are used by search alice/tea"
+    for name in "cd":
+        why_not(each, name, wants(tmp_path, 2, "2"))
+    assert describe_slots(folder, EVERY) == "1 of 2 CPUs are used by search alice/tea; 2 runs wait"
+    each.give_up(())
+    assert describe_slots(folder, EVERY) == "no run has any"
 
 
 def test_the_registry_is_for_its_user_and_inner_ones_go_with_their_run(tmp_path: Path) -> None:

@@ -251,6 +251,33 @@ def inner_folder(folder: str, run_id: str) -> str:
     return f"{folder}/in-{run_id}"
 
 
+def describe_slots(folder: str, every: Collection[int]) -> str:
+    """The use of a machine in words: who has how many of its CPUs, and how many runs wait.
+
+    Args:
+        folder: The registry.
+        every: The CPUs of the machine that may be used.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    try:
+        file = os.open(f"{folder}/{_FILE}", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return "no run has any"
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        found = _parsed(_read(file)[1])
+    finally:
+        os.close(file)
+    living = _living(found, (procfs.boot_id(), 0, 0))
+    entries = [each for each in found.entries if each["cpus"] and _holder(each) in living]
+    waits = sum(_holder(each) in living for each in found.waits)
+    more = f"; {waits} {'run waits' if waits == 1 else 'runs wait'}" if waits else ""
+    nobody = {"memory_here": 0, "devices_here": [], "search": "", "group": ""}
+    return (_why("cpu", nobody, every, entries) if entries else "no run has any") + more
+
+
 class _Registry:
     """The content of a registry: the runs that have slots, and those that wait, the next one first."""
 
