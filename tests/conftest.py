@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Servers of tests keep their data where only the user that runs the tests may look.
 os.environ.setdefault("TRADEWIND_SERVICE_ALLOW_ROOT", "true")
 
+# Neither they nor what is started once for many tests waits for runs of the user's, or of another worker of pytest.
+SLOTS = os.environ["TRADEWIND_SLOTS"] = tempfile.mkdtemp(prefix="tradewind-slots-")
+
 # How long an example takes says how busy the machine is.
 settings.register_profile(
     "shared-machine", max_examples=share(100, 40), deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -33,6 +38,11 @@ settings.load_profile("shared-machine")
 def pytest_configure(config: pytest.Config) -> None:
     """Measure how long tests take."""
     config.pluginmanager.register(Durations(config), "durations")
+
+
+def pytest_unconfigure() -> None:
+    """After the last test."""
+    shutil.rmtree(SLOTS, ignore_errors=True)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -100,6 +110,7 @@ def quick() -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test has a data folder of its own: no test sees the user's store."""
+    """Every test has a data folder of its own: no test sees the user's store, or waits for the runs of another one."""
     monkeypatch.setenv("TRADEWIND_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TRADEWIND_SLOTS", str(tmp_path / "places"))
     monkeypatch.delenv("TRADEWIND_STORE", raising=False)

@@ -77,7 +77,7 @@ def ground(engine: str, cpus: int, python: str = "") -> Iterator[Ground]:
     # A time limit from outside stops what was started here, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))
     if engine == "local":
-        yield Ground(engine, {"use": "process"})
+        yield Ground(engine, {"use": "process", "share": False})  # its runs sleep
     elif engine == "slurm":
         with slurm_cluster(Path(tempfile.mkdtemp(prefix="tw-slurm-")), cpus=-(-cpus // 3)) as slurm:
             os.environ["SLURM_CONF"] = str(slurm.conf)

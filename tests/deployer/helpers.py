@@ -70,8 +70,8 @@ def request_for(base: Path, argv: Sequence[str], run_id: str = "run-1", **change
 
 
 def process_runner(folder: Path, **settings: Any) -> ProcessRunner:
-    """A process runner over a folder."""
-    return ProcessRunner(settings=ProcessSettings(**settings), data_folder=folder / "data")
+    """A process runner over a folder; its runs wait for no others: tests start many that sleep, on few CPUs."""
+    return ProcessRunner(settings=ProcessSettings(**{"share": False, **settings}), data_folder=folder / "data")
 
 
 def deployer_over(

@@ -66,6 +66,13 @@ def test_how_long_such_searches_usually_take_stands_beside_how_far_it_is(documen
     assert max(map(len, out.getvalue().splitlines())) <= 80
 
 
+def test_what_its_runs_wait_for_stands_behind_why_a_search_waits(document: dict[str, Any]) -> None:
+    document["jobs"][0]["trouble"] = "it waits: 2 of 2 CPUs are used by others"
+    out = io.StringIO()
+    Console(file=out, width=200).print(screen(document, 200, 24))
+    assert "it has stopped improving and gives way; it waits: 2 of 2 CPUs are used by others" in out.getvalue()
+
+
 def test_an_empty_cluster_has_a_screen() -> None:
     out = io.StringIO()
     Console(file=out, width=80).print(screen({"name": "new", "holder": ""}, 80))

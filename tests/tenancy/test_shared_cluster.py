@@ -8,14 +8,17 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
+from tests.deployer.helpers import OFFER, process_runner, request_for
 from tests.tenancy.world import JOB, FourCpus, World, check_accounts, cluster_process
 from tests.waiting import eventually
 
 from tradewind.cli.app import run
+from tradewind.deployer.runner.resource_limits import cpus_here
 from tradewind.engine.search_builder import new_study
 from tradewind.errors import StudyBusyError
 from tradewind.problem.job_spec.spec import JobSpec
@@ -45,6 +48,26 @@ def test_two_searches_share_a_machine_and_both_end(world: World) -> None:
     kept = world.store.clusters()[0]
     assert kept.holder == ""
     assert set(kept.snapshot["tenants"]) == {"A", "B"}
+
+
+def test_runs_wait_for_those_of_other_programs_and_the_queue_says_so(world: World, tmp_path: Path) -> None:
+    other = process_runner(tmp_path, share=True)
+    sleeps = request_for(tmp_path, ("sleep", "600"), offer=replace(OFFER, vcpu=float(cpus_here())))
+    handle = other.submit(sleeps, ())
+    row, said = world.submit("waits", trials=2, share=True), list[str]()
+    cluster = world.cluster()
+
+    def wanted() -> bool:
+        trouble = str(cluster.shown.get(row.id, {}).get("trouble", ""))
+        if trouble and not said:
+            said.append(trouble)
+            other.cancel(handle)
+        return not world.over()
+
+    cluster.run(wanted)
+    other.close()
+    assert said == [f"it waits: {cpus_here()} of {cpus_here()} CPUs are used by others"]
+    check_accounts(world, row, 2)
 
 
 def test_wishes_are_followed(world: World) -> None:

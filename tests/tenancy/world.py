@@ -46,6 +46,7 @@ interpret: [{{use: regex, patterns: 'loss (?P<loss>[0-9.]+)'}}]
 budget: {{trials: {trials}}}
 searcher: random
 parallel: {parallel}
+deploy: {{runner: {{use: process, share: false}}}}
 """
 
 
@@ -69,11 +70,18 @@ class World:
         self.studies: Store = plugins.create("store", "sql", {}, url=self.url)
 
     def submit(
-        self, name: str, tenant: str = "A", trials: int = 6, seconds: float = 0.05, parallel: int = 2, **options: Any
+        self,
+        name: str,
+        tenant: str = "A",
+        trials: int = 6,
+        seconds: float = 0.05,
+        parallel: int = 2,
+        share: bool = False,
+        **options: Any,
     ) -> JobRow:
-        text = JOB.format(
-            name=name, python=sys.executable, marks=str(self.marks), seconds=seconds, trials=trials, parallel=parallel
-        )
+        how = {"seconds": seconds, "trials": trials, "parallel": parallel}
+        text = JOB.format(name=name, python=sys.executable, marks=str(self.marks), **how)
+        text = text.replace("share: false", "share: true") if share else text
         spec = parse_spec(text, base=self.work)
         return self.store.submit(JobRow(0, tenant, name, study_document(spec), options))
 

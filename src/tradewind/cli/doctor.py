@@ -128,6 +128,8 @@ def _machine() -> Iterator[Check]:
         "/proc and CPU affinity" if _process_files() else "no /proc",
         hint="the process runner reads /proc to limit runs and to find them again; mount it",
     )
+    if affinity:
+        yield _slots()
     now = time.time()
     yield Check(
         "clock",
@@ -135,6 +137,22 @@ def _machine() -> Iterator[Check]:
         time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now)),
         hint="set the system's clock: prices and bills carry its date",
     )
+
+
+def _slots() -> Check:
+    """Say which searches run on this machine now, or why none can."""
+    import os
+
+    from tradewind.deployer.runner.warden.slots import describe_slots
+    from tradewind.errors import TradewindError
+    from tradewind.utils.paths import slots_folder
+
+    try:
+        return Check("slots", True, describe_slots(str(slots_folder()), os.sched_getaffinity(0)), needed=False)
+    except TradewindError as error:
+        return Check("slots", False, error.message, hint=error.hint or "")
+    except OSError as error:
+        return Check("slots", False, str(error), hint="set TRADEWIND_SLOTS to a folder of your own")
 
 
 def _process_files() -> bool:

@@ -112,7 +112,7 @@ def jobs_table(jobs: Sequence[Mapping[str, Any]], width: int) -> Group:
 
 
 def _why(job: Mapping[str, Any]) -> str:
-    words = [str(job.get("reason") or job.get("why") or "")]
+    words = [str(job.get("reason") or job.get("why") or ""), str(job.get("trouble", ""))]
     if taken := job.get("taken"):
         at = time.strftime("%H:%M:%S", time.localtime(taken["at"]))
         words.append(f"{count(taken['runs'], 'run')} taken, the last for tenant {taken['tenant']} at {at}")

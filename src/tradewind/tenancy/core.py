@@ -401,6 +401,8 @@ class Core:
             "elapsed": snapshot.elapsed,
             "message": snapshot.message,
         }
+        if troubles := list(dict.fromkeys(one.trouble for one in snapshot.running if one.trouble)):
+            document["trouble"] = troubles[0]
         if (last := self._last_taken) is not None:
             document["taken"] = {"runs": self._taken.total(), "tenant": last.tenant, "at": last.at}
         self._outbox.put(ProgressMessage(self._job, document))

@@ -1,13 +1,18 @@
-"""Paths of Tradewind's data, and the meaning of ``~`` in paths of other users."""
+"""Paths of Tradewind's data and of what its programs share, and the meaning of ``~`` in paths of other users."""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 from platformdirs import user_data_path
 
-from tradewind.errors import InputError
+from tradewind.errors import InputError, PrerequisiteError
+
+SLOTS = "TRADEWIND_SLOTS"
+"""The variable with the folder of the registry of slots (`slots_folder`), where it is not the usual one."""
 
 
 def data_folder() -> Path:
@@ -41,6 +46,30 @@ def _homeless() -> InputError:
         f"the user {os.getuid()} has no home folder to keep data in",
         hint="set TRADEWIND_HOME to a folder that this user may write to",
     )
+
+
+def slots_folder() -> Path:
+    """The folder in which all programs of a user note which runs have which CPUs of this machine; it is made.
+
+    ``TRADEWIND_SLOTS`` if set, else a folder in ``/tmp``: it is the same one for each session and each data folder.
+    A container with processes of its own has one of its own.
+
+    Raises:
+        PrerequisiteError: It cannot be made, or others may write there.
+    """
+    given = os.environ.get(SLOTS)
+    folder = Path(given).absolute() if given else Path(f"/tmp/tradewind-{os.getuid()}")  # noqa: S108  (checked below)
+    try:
+        folder.mkdir(mode=0o700, parents=bool(given), exist_ok=True)
+        found = folder.lstat()
+        if not given and (found.st_uid != os.getuid() or found.st_mode & 0o022 or not stat.S_ISDIR(found.st_mode)):
+            raise PermissionError(errno.EPERM, "others may write there")
+        return folder if given else folder / f"slots-{os.stat('/proc/self/ns/pid').st_ino:x}"  # noqa: PTH116
+    except OSError as error:
+        raise PrerequisiteError(
+            f"runs on this machine cannot be noted in {folder}: {error.strerror}",
+            hint=f"set {SLOTS} to a folder of your own",
+        ) from error
 
 
 def store_url() -> str:

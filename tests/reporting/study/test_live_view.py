@@ -140,6 +140,20 @@ def test_a_run_that_is_ended_says_why_and_what_keeps_its_machines() -> None:
     assert stages == ["executing", "ending", "ending", "collecting"]
 
 
+def test_plain_lines_say_once_what_keeps_a_trial() -> None:
+    trial = make_trial(60, {"workers": 4}, state=TrialState.RUNNING)
+    troubles = ["it waits: 2 of 2 CPUs are used by search b", "", "it waits: 2 of 2 CPUs are used by search b", "more"]
+    stream = io.StringIO()
+    with LiveView(stream=stream, live=False) as view:
+        for trouble in troubles:
+            running = [RunningTrial(trial, "executing", 0.0, 20.0, 0.0, trouble=trouble)]
+            view.update(snapshot(counts={}, last=None, best=None, running=running))
+    assert stream.getvalue().splitlines() == [
+        "trial 60: it waits: 2 of 2 CPUs are used by search b",
+        "trial 60: more",
+    ]
+
+
 def test_what_keeps_a_run_open_is_read_whole_at_eighty_columns() -> None:
     trial = make_trial(60, {"workers": 4}, state=TrialState.RUNNING)
     trouble = "its machines are not given back yet: gcloud is signed out: sign in again with gcloud auth login"

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -53,9 +53,11 @@ from tradewind.deployer.runner.run_files import (
 from tradewind.deployer.runner.warden.client import WardenClient, take_warden
 from tradewind.deployer.runner.warden.control_group import group_pids, remove_group
 from tradewind.deployer.runner.warden.files import CANCEL, PID, RESULT, STARTED
+from tradewind.deployer.runner.warden.slots import FREED, LOOK_SECONDS, inner_folder
 from tradewind.errors import DeployError, JobProgramError, PrerequisiteError
 from tradewind.problem import Fault, Handle, Machine, Offer, RunRequest, RunState, RunStatus, Usage
 from tradewind.utils.machine.gpus import CONSTANTS, VARIABLES, gpus_here
+from tradewind.utils.paths import SLOTS, slots_folder
 
 _DRAIN_BYTES = 4096
 _LOOK_SECONDS = 0.05
@@ -102,6 +104,11 @@ class ProcessSettings(plugins.Settings):
     groups: bool = Field(
         True, description="Hold runs to their memory and to parts of CPUs by control groups, where they may be made"
     )
+    share: bool = Field(
+        True,
+        description="Wait for CPUs and memory that runs of your other searches on this machine have; GPUs are always "
+        "shared so",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +125,20 @@ class ProcessData(HandleData):
     def place(self) -> Path | None:
         """The run's folder, or None."""
         return Path(self.folder) if self.folder else None
+
+
+class QueuedRun(NamedTuple):
+    """A run that waits for a slot of this machine.
+
+    Attributes:
+        request: The run.
+        folder: Its folder.
+        why: What others have.
+    """
+
+    request: RunRequest
+    folder: Path
+    why: str
 
 
 class ProcessRunner(
@@ -137,8 +158,8 @@ class ProcessRunner(
     A helper process, the warden, starts and watches the jobs; it outlives this object until they have ended.
     Whole CPUs only: an offer of half a CPU gets one. Memory is what the whole process tree has resident, looked
     at 20 times a second. Without `Limits.cpus` or `Limits.memory_bytes` those of the offer hold. GPUs are the run's
-    own, named in the variables of CUDA or ROCm, and runs that take a part of one share it; a run whose GPUs others
-    have waits for them.
+    own, named in the variables of CUDA or ROCm, and runs that take a part of one share it. All searches of a user take
+    their slots from one registry: a run whose CPUs, memory or GPUs others have waits for them.
     """
 
     name = "process"
@@ -152,7 +173,10 @@ class ProcessRunner(
         self._warden: WardenClient | None = None
         self._begun: dict[str, float] = {}
         self._results: dict[str, Mapping[str, Any]] = {}
-        self._queued: dict[str, tuple[RunRequest, Path]] = {}  # they wait for GPUs that others have
+        self._queued: dict[str, QueuedRun] = {}
+        self._registry: Path | None = None
+        self._freed = 0  # when somebody gave a slot back, as it was seen last
+        self._asked = float("-inf")
         self._wakeup = WakeupPipe()
 
     @property
@@ -211,7 +235,7 @@ class ProcessRunner(
         if answer["event"] == "started":
             self._begun[request.run_id] = answer["begun"]
         elif answer["kind"] == "busy":
-            self._queued[request.run_id] = request, folder
+            self._queued[request.run_id] = QueuedRun(request, folder, answer["words"])
         elif answer["kind"] != "exists":
             self._notes.remove(request.owner, request.run_id)
             raise _refusal(answer["kind"], answer["errno"], request, folder)
@@ -219,6 +243,8 @@ class ProcessRunner(
     def _order(self, request: RunRequest, folder: Path) -> dict[str, Any]:
         nodes = request.offer.nodes
         cpus, memory = resource_limits.cpus_of(request), resource_limits.memory_of(request)
+        slot = self._slot(request)
+        within = {SLOTS: inner_folder(slot["folder"], request.run_id)} if slot is not None else {}
         return {
             "op": "start",
             "run_id": request.run_id,
@@ -229,11 +255,12 @@ class ProcessRunner(
                 **request.env,
                 **job_environment(request, folder),
                 **resolve_secrets(request.secrets),
+                **within,
             },
             "cwd": str(request.workdir),
             "folder": str(folder),
             "cpus": None if cpus is None else cpus * nodes,
-            "devices": self._devices(request),
+            "slot": slot,
             "groups": self.settings.groups,
             "memory_bytes": None if memory is None else memory * nodes,
             "address_space": memory if self.settings.address_space else 0,
@@ -242,26 +269,46 @@ class ProcessRunner(
             "grace": self.settings.grace,
         }
 
-    def _devices(self, request: RunRequest) -> dict[str, Any] | None:
-        """The part of an order from which the warden chooses GPUs; None for a run without any."""
-        amount = resource_limits.gpus_of(request) * request.offer.nodes
-        if not amount:
+    def _slot(self, request: RunRequest) -> dict[str, Any] | None:
+        """The part of an order by which the warden takes a slot; None for a run of which nothing is said."""
+        nodes, name = request.offer.nodes, request.env.get("TRADEWIND_STUDY", request.owner).removesuffix("/runs")
+        gpus = resource_limits.gpus_of(request) * nodes
+        cpus = (resource_limits.cpus_of(request) or 0.0) * nodes if self.settings.share else 0.0
+        if not (gpus or cpus):
             return None
-        found = gpus_here()
-        return {
-            "amount": amount,
-            "names": [str(gpu.index) for gpu in found],
-            "folder": str(self._folder / f"gpus-{socket.gethostname()}"),
-            "variables": VARIABLES[found[0].maker],
-            "constants": CONSTANTS[found[0].maker],
+        if self._registry is None:
+            self._registry = slots_folder()
+        slot = {
+            "folder": str(self._registry),
+            "cpu": cpus,
+            "memory": (resource_limits.memory_of(request) or 0) * nodes if cpus else 0,
+            "memory_here": resource_limits.memory_here(),
+            "device": gpus,
+            "devices_here": [],
+            "search": request.owner,
+            "name": name,
+            "group": name.rpartition("/")[0],
         }
+        if not gpus:
+            return slot
+        found = gpus_here()
+        of_maker = {"variables": VARIABLES[found[0].maker], "constants": CONSTANTS[found[0].maker]}
+        return {**slot, "devices_here": [str(gpu.index) for gpu in found], **of_maker}
 
     def _start_queued(self) -> None:
-        """Start the runs whose GPUs others have given back, the oldest first."""
-        for name, (request, folder) in tuple(self._queued.items()):
-            self._start(request, folder)
-            if name in self._queued:
-                return  # those behind it do not go before one that needs more
+        """Ask again for the runs that wait, when somebody has given a slot back, and now and then."""
+        if not self._queued or self._registry is None:
+            return
+        try:
+            freed = (self._registry / FREED).stat().st_mtime_ns
+        except OSError:  # nobody has yet
+            freed = 0
+        now = time.monotonic()
+        if freed == self._freed and now < self._asked + LOOK_SECONDS:
+            return
+        self._freed, self._asked = freed, now
+        for queued in tuple(self._queued.values()):
+            self._start(queued.request, queued.folder)
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
         """The statuses of some runs; see `Runner.poll`."""
@@ -279,7 +326,7 @@ class ProcessRunner(
         if handle.run_id in self._results:
             return _status_of(self._results[handle.run_id])
         if handle.run_id in self._queued:
-            return RunStatus(RunState.SUBMITTING)
+            return RunStatus(RunState.SUBMITTING, reason=self._queued[handle.run_id].why)
         begun = self._begun.get(handle.run_id)
         if begun is not None and self._warden is not None and self._warden.alive:
             return RunStatus(RunState.EXECUTING, runtime=max(0.0, time.monotonic() - begun))
@@ -364,13 +411,14 @@ class ProcessRunner(
         if folder and folder.is_dir():
             # A warden that has yet to read its order to start the run finds this and does not start it.
             write_marker(folder / CANCEL, reason)
+        order = {"op": "cancel", "run_id": handle.run_id, "reason": reason, "grace": self.settings.grace}
         if self._queued.pop(handle.run_id, None) is not None:
             self._results[handle.run_id] = _never_started(reason)
+            if self._warden is not None:
+                self._warden.send(order)  # its turn goes to others
             return
-        if handle.run_id in self._begun and self._warden is not None:
-            order = {"op": "cancel", "run_id": handle.run_id, "reason": reason, "grace": self.settings.grace}
-            if self._warden.send(order):
-                return
+        if handle.run_id in self._begun and self._warden is not None and self._warden.send(order):
+            return
         claim = read_document(folder / STARTED) if folder else None
         if claim and (claim["host"], claim["boot"]) == (os.uname().nodename, procfs.boot_id()):
             pid, ticks = claim["warden"]
@@ -415,7 +463,9 @@ class ProcessRunner(
             self._warden = None
 
     def close(self) -> None:
-        """Let go of the warden; it ends by itself when its jobs have."""
+        """Let go of the warden; it ends by itself when its jobs have. What waited for a slot waits no more."""
+        for run_id in self._queued if self._warden is not None else ():
+            self._warden.send({"op": "cancel", "run_id": run_id, "reason": "", "grace": 0.0})
         self._hang_up()
 
 

@@ -74,7 +74,7 @@ class ScriptRunner(
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
         super().__init__(settings=settings, data_folder=data_folder)
         self._program = expand(self.settings.program).absolute()
-        inner = ProcessSettings(grace=self.settings.grace)
+        inner = ProcessSettings(grace=self.settings.grace, share=False)
         self._processes = _ScriptProcess(settings=inner, data_folder=data_folder / "script-runs")
         # Runs are submitted in threads, and the helper process answers one at a time.
         self._guard = threading.Lock()

@@ -84,6 +84,7 @@ class LiveView:
         self._number: int | None = None
         self._state: TrialState | None = None
         self._announced = -1
+        self._told: set[str] = set()  # what kept trials from going on
         self._values: list[float] = []
         self._curve: list[tuple[float, float]] = []
         self._recent: deque[Trial] = deque(maxlen=_LAST)
@@ -190,9 +191,12 @@ class LiveView:
         self._console.print(line, markup=False, soft_wrap=True)
 
     def _announce(self, snapshot: SearchSnapshot) -> None:
-        """Say of each trial that begins what it is expected to cost and to save."""
+        """Say what a trial that begins is expected to cost and to save, and what keeps one that does not: once each."""
         assert self._console is not None
         for one in snapshot.running:
+            if one.trouble and one.trouble not in self._told:
+                self._told.add(one.trouble)
+                self._console.print(f"trial {one.trial.number}: {one.trouble}", markup=False, soft_wrap=True)
             if one.trial.number > self._announced:
                 self._announced = one.trial.number
                 if words := _expected_words(one.trial):

@@ -21,10 +21,11 @@ class StartRefused(Exception):  # noqa: N818  (it is an answer)
     Its ``kind`` is ``exists``, ``cancelled``, ``workdir``, ``missing``, ``busy`` or ``system``.
     """
 
-    def __init__(self, kind: str, number: int = 0) -> None:
+    def __init__(self, kind: str, number: int = 0, words: str = "") -> None:
         super().__init__(kind)
         self.kind = kind
         self.number = number
+        self.words = words
 
 
 def claim_run(folder: str, claim: Document) -> None:

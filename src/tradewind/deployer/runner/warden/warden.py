@@ -28,7 +28,6 @@ import sys
 import time
 
 from tradewind.deployer.runner import procfs
-from tradewind.deployer.runner.warden.devices import DeviceNotes
 from tradewind.deployer.runner.warden.files import (
     CANCEL,
     RESULT,
@@ -41,8 +40,9 @@ from tradewind.deployer.runner.warden.files import (
     write_document,
 )
 from tradewind.deployer.runner.warden.jobs import FAR_SOURCES, JobWatcher, WatchedJob
+from tradewind.deployer.runner.warden.slots import SlotRegistry, choose_cpus
 
-WARDEN_SOURCES = (*FAR_SOURCES, "warden/devices.py", "warden/warden.py")
+WARDEN_SOURCES = (*FAR_SOURCES, "warden/slots.py", "warden/warden.py")
 """The files below ``deployer/runner`` that a warden needs on another machine."""
 
 _SAMPLE_SECONDS = 0.05
@@ -110,7 +110,7 @@ class Warden(JobWatcher):
         self._next_beat = 0.0
         self._input = b""
         self._identity = {"host": os.uname().nodename, "boot": procfs.boot_id(), "warden": [*self.born]}
-        self._devices = DeviceNotes(self._identity)
+        self._slots = SlotRegistry(self._identity)
 
     def run(self) -> None:
         """Serve orders and watch jobs until the controller and all jobs are gone."""
@@ -158,6 +158,7 @@ class Warden(JobWatcher):
         piece = os.read(0, _PIECE)
         if not piece:
             self.controlled = False
+            self._slots.give_up(self.jobs)
             return
         *lines, self._input = (self._input + piece).split(b"\n")
         for line in lines:
@@ -166,15 +167,18 @@ class Warden(JobWatcher):
                 self._start(order)
             elif order["run_id"] in self.jobs:
                 self.jobs[order["run_id"]].end("cancelled", order["reason"], order["grace"])
+            else:
+                self._slots.give_back(order["run_id"])
 
     def _start(self, order: Document) -> None:
         run_id = order["run_id"]
         try:
             job = self._launch(order)
         except StartRefused as answer:
-            self._say({"event": "refused", "run_id": run_id, "kind": answer.kind, "errno": answer.number})
+            words = {"errno": answer.number, "words": answer.words}
+            self._say({"event": "refused", "run_id": run_id, "kind": answer.kind, **words})
         except OSError as error:
-            self._say({"event": "refused", "run_id": run_id, "kind": "system", "errno": error.errno})
+            self._say({"event": "refused", "run_id": run_id, "kind": "system", "errno": error.errno, "words": ""})
         else:
             self._say({"event": "started", "run_id": run_id, "begun": job.begun})
             job.note_start()  # while the controller goes on
@@ -202,42 +206,43 @@ class Warden(JobWatcher):
                 os.posix_fallocate(room, 0, _RESULT_BYTES)
             finally:
                 os.close(room)
-            cpus = self._choose_cpus(order.get("cpus"))
-            self._give_devices(order)
+            cpus = self._take_slot(order)
             if not self.jobs:
                 self._next_beat = time.monotonic() + _HEARTBEAT_SECONDS
             return self._start_job(order, cpus)
-        except BaseException:
+        except BaseException as error:
             # Nothing runs: the same run may be asked for again and gets the same answer.
-            self._devices.give_back(order["run_id"])
+            if not (isinstance(error, StartRefused) and error.kind == "busy"):
+                self._slots.give_back(order["run_id"])
             for name in (f"{folder}/{STARTED}", part):
                 quietly(os.unlink, name)
             raise
 
-    def _give_devices(self, order: Document) -> None:
-        """Choose the devices of a run that wants some, and name them in its environment.
+    def _take_slot(self, order: Document) -> set[int]:
+        """Take the slot of a run, if it needs one, and name its devices in its environment; its CPUs.
 
         Raises:
             StartRefused: Others have them (``busy``).
         """
-        wanted = order.get("devices")
+        every, wanted = os.sched_getaffinity(0), order.get("slot")
         if wanted is None:
-            return
-        own = self._devices.take(order["run_id"], wanted["folder"], wanted["names"], wanted["amount"])
-        order["env"].update(wanted["constants"])
-        for variable, counted in wanted["variables"].items():
-            order["env"][variable] = ",".join(own if counted == "number" else map(str, range(len(own))))
+            return self._choose_cpus(order.get("cpus"), every)
+        own = self._slots.take(order["run_id"], wanted, every)
+        if own.devices:
+            order["env"].update(wanted["constants"])
+            for variable, counted in wanted["variables"].items():
+                number = counted == "number"
+                order["env"][variable] = ",".join(own.devices if number else map(str, range(len(own.devices))))
+        return set(own.cpus) or self._choose_cpus(order.get("cpus"), every)
 
-    def _choose_cpus(self, wanted: float | None) -> set[int]:
-        every = os.sched_getaffinity(0)
+    def _choose_cpus(self, wanted: float | None, every: set[int]) -> set[int]:
         if wanted is None:
             return every
-        count = max(1, int(-(-wanted // 1)))
-        load = {cpu: sum(cpu in job.cpus for job in self.jobs.values()) for cpu in every}
-        return set(sorted(every, key=lambda cpu: (load[cpu], cpu))[:count])
+        free = {cpu: -float(sum(cpu in job.cpus for job in self.jobs.values())) for cpu in every}
+        return set(choose_cpus(free, wanted))
 
     def _settle(self, job: WatchedJob) -> None:
-        self._devices.give_back(job.run_id)
+        self._slots.give_back(job.run_id)  # before anybody hears of it, and starts the next one
         result = result_of(job)
         try:
             # A controller that lives puts the result into its store at once; without one this file is all there is.
