@@ -64,6 +64,8 @@ RIVALS = {
     "random": Choice("random"),
     "Optuna TPE": Choice("peer:optuna-tpe"),
     "SMAC3": Choice("peer:smac"),
+    "HEBO": Choice("peer:hebo"),
+    "BoTorch per dollar": Choice("peer:botorch"),
 }
 """They are judged beside it, with the same cuts."""
 
@@ -144,7 +146,9 @@ def run(given: argparse.Namespace) -> None:
         for table in chosen_tables(given):
             for place, quantile in enumerate(QUANTILES):
                 for turn, condition in enumerate(CONDITIONS):
-                    if given.half and (place + turn) % 2:
+                    if (given.half and (place + turn) % 2) or quantile not in given.quantiles:
+                        continue
+                    if condition not in given.conditions:
                         continue
                     key = (table["name"], f"{quantile:g}", condition)
                     wanted = [name for name in given.choices if (name, *key) not in done]
@@ -273,12 +277,16 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--choices", default="default,cheapest first", help=f"of {', '.join({**CHOICES, **RIVALS})}")
     add_table_options(parser)
+    parser.add_argument("--quantiles", default=",".join(f"{q:g}" for q in QUANTILES), help="deadlines")
+    parser.add_argument("--conditions", default=",".join(CONDITIONS), help="billings, and noise")
     parser.add_argument("--half", action="store_true", help="half of the deadlines and billings, as a chessboard")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=tables.HERE / "work/held_out.csv")
     parser.add_argument("--report", action="store_true", help="print the table of the file, and search nothing")
     given = parser.parse_args()
     given.choices = [name.strip() for name in given.choices.split(";" if ";" in given.choices else ",")]
+    given.quantiles = [float(one) for one in given.quantiles.split(",")]
+    given.conditions = given.conditions.split(",")
     return given
 
 

@@ -341,6 +341,116 @@ class SmacPeer(Peer):
             self._smac.tell(TrialInfo(row, seed=seed), told, save=False)
 
 
+class BotorchPeer(Peer):
+    """BoTorch's constrained log expected improvement per dollar: a Gaussian process each of the cost and of lateness.
+
+    Until something was in time, the probability of that per dollar is what counts. A dollar is what the process of the
+    cost expects. All untried rows are scored.
+
+    Args:
+        problem: The problem.
+        seed: Of the starts.
+    """
+
+    def __init__(self, problem: Problem, seed: int) -> None:
+        super().__init__(problem, seed)
+        import torch
+        from botorch.acquisition.analytic import LogConstrainedExpectedImprovement, LogProbabilityOfFeasibility
+        from botorch.fit import fit_gpytorch_mll
+        from botorch.models import ModelListGP, SingleTaskGP
+        from botorch.models.transforms import Standardize
+        from gpytorch.mlls import SumMarginalLogLikelihood
+
+        torch.set_num_threads(1)
+        warnings.filterwarnings("ignore", module="botorch|linear_operator|gpytorch")
+        parts = []
+        for column, codes in zip(self.grid.columns, self.grid.rows.T, strict=True):
+            if column.ordered:  # what does not exist is in the middle
+                parts.append(np.where(codes < 0, 0.5, codes / max(1, column.count - 1))[:, None])
+            else:
+                parts.append((codes[:, None] == np.arange(column.count)).astype(float))
+        self._x = torch.tensor(np.hstack(parts), dtype=torch.double)
+        self._rng = np.random.default_rng(seed)
+        self._told: list[tuple[int, float, float, bool]] = []
+        self._improvement, self._feasibility = LogConstrainedExpectedImprovement, LogProbabilityOfFeasibility
+
+        def fitted(x: Any, y: Any) -> Any:
+            models = [SingleTaskGP(x, y[:, i : i + 1], outcome_transform=Standardize(1)) for i in range(2)]
+            joint = ModelListGP(*models)
+            fit_gpytorch_mll(SumMarginalLogLikelihood(joint.likelihood, joint))
+            return joint
+
+        self._torch, self._fitted = torch, fitted
+
+    def wanted(self) -> list[int]:
+        """The untried row of the best acquisition less the logarithm of its cost; random ones first."""
+        if len(self._told) < STARTS:
+            return [int(v) for v in self.grid.rows[self._rng.choice(self._free)]]
+        torch = self._torch
+        y = torch.tensor([[value, late] for _, value, late, _ in self._told], dtype=torch.double)
+        model = self._fitted(self._x[[row for row, *_ in self._told]], y)
+        good = [value for _, value, _, feasible in self._told if feasible]
+        limits: dict[int, tuple[float | None, float | None]] = {1: (None, 0.0)}
+        rule = (
+            self._improvement(model, min(good), 0, limits, maximize=False) if good else self._feasibility(model, limits)
+        )
+        free = self._x[self._free]
+        with torch.no_grad():
+            scores = rule(free[:, None, :]) - model.posterior(free).mean[:, 0]
+        return [int(v) for v in self.grid.rows[self._free[int(scores.argmax())]]]
+
+    def learn(self, value: float, late: float, feasible: bool) -> None:
+        """Keep the result of the last row."""
+        self._told.append((self.row, value, late, feasible))
+
+
+class HeboPeer(Peer):
+    """HEBO, with a penalty for the deadline; what does not exist for a choice is told as the first of its values.
+
+    Args:
+        problem: The problem.
+        seed: Of its chance; HEBO draws from the global generators.
+    """
+
+    def __init__(self, problem: Problem, seed: int) -> None:
+        super().__init__(problem, seed)
+        import torch
+        from hebo.design_space.design_space import DesignSpace
+        from hebo.optimizers.hebo import HEBO
+
+        torch.set_num_threads(1)
+        warnings.filterwarnings("ignore")
+        np.random.seed(seed)  # HEBO's own source of chance
+        torch.manual_seed(seed)
+        kinds = [
+            {"name": c.name, "type": "int", "lb": 0, "ub": c.count - 1}
+            if c.ordered and c.count > 1
+            else {"name": c.name, "type": "cat", "categories": [str(v) for v in range(c.count)]}
+            for c in self.grid.columns
+        ]
+        self._optimiser = HEBO(DesignSpace().parse(kinds), rand_sample=STARTS, scramble_seed=seed)
+
+    def wanted(self) -> list[int]:
+        """Ask for a configuration; a column that does not exist in it is not asked for."""
+        asked = self._optimiser.suggest(n_suggestions=1).iloc[0]
+        values: list[int] = []
+        for c in self.grid.columns:
+            absent = c.when is not None and values[c.when[0]] != c.when[1]
+            values.append(-1 if absent else int(asked[c.name]))
+        return values
+
+    def learn(self, value: float, late: float, feasible: bool) -> None:
+        """Tell the row that was run."""
+        import pandas
+
+        row = {
+            c.name: max(0, int(v)) if c.ordered and c.count > 1 else str(max(0, int(v)))
+            for c, v in zip(self.grid.columns, self.grid.rows[self.row], strict=True)
+        }
+        told = value + (0.0 if feasible else PENALTY)
+        self._optimiser.observe(pandas.DataFrame([row]), np.array([[told]]))
+
+
 def make(name: str, problem: Problem, seed: int) -> Peer:
     """A peer by name.
 
@@ -355,4 +465,8 @@ def make(name: str, problem: Problem, seed: int) -> Peer:
         import torch  # noqa: F401  Optuna imports it late, in the middle of a search
 
         return OptunaPeer(problem, seed, "gp")
+    if name == "botorch":
+        return BotorchPeer(problem, seed)
+    if name == "hebo":
+        return HeboPeer(problem, seed)
     raise ValueError(f"there is no peer named {name!r}")

@@ -69,7 +69,7 @@ def test_a_least_improvement_ends_a_search_by_any_metric() -> None:
     problem = replace(problem, terms=replace(problem.terms, least_improvement=0.01))
     free = np.array([0.0])
     reason = why_stop(problem, np.array([0.004]), free, -0.5)
-    assert reason == "no candidate is expected to improve the best by 1%: at most by 0.8%"
+    assert reason == "no candidate is expected to improve the best by 1 %: at most by 0.8 %"
     assert why_stop(problem, np.array([0.006]), free, -0.5) is None
     assert why_stop(problem, np.array([0.006]), free, -0.5, 0.1) is not None
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tradewind.problem import COST, RUNTIME, MachineParameters, Objective, Observation, Offer
 from tradewind.store.base import StudyTotals
-from tradewind.utils.units import format_money, format_settings
+from tradewind.utils.units import bill_column, format_money, format_settings
 
 
 def value_words(metric: str, value: float | None) -> str:
@@ -16,9 +16,12 @@ def value_words(metric: str, value: float | None) -> str:
     return Objective(metric).format(value)
 
 
-def axis_words(metric: str, value: float) -> str:
-    """A value beside an axis, where there is no room for the unit of small bills."""
-    return format_money(value) if metric == COST else value_words(metric, value)
+def metric_scale(metric: str, values: Iterable[float]) -> tuple[str, Callable[[float], str]]:
+    """The name of a metric above an axis, and how its values are written beside it: small bills are for many runs."""
+    if metric != COST:
+        return metric, lambda value: value_words(metric, value)
+    unit, bill = bill_column(values)
+    return (metric if unit == "this run" else f"{metric} of {unit}"), bill
 
 
 def goal_words(objective: Objective) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.plugins import Capability, Plugin, Settings
 from tradewind.problem import Candidates, Configuration, Offer, Problem, Proposal, Trial
-from tradewind.searcher.stopping import ends_by_money, why_stop, worth_of_history
+from tradewind.searcher.stopping import ALL_TRIED, ends_by_money, why_stop, worth_of_history
 from tradewind.utils.units import format_money
 
 
@@ -467,7 +467,7 @@ class Searcher(Plugin, ABC):
     def nothing_left(self, state: SearchState) -> NothingLeft:
         """Explain that no candidate is open, as the answer of `ask`; it is not final while trials are pending."""
         waits = f", {len(state.pending)} of them still running" if state.pending else ""
-        reason = f"every configuration has been tried{waits}"
+        reason = f"{ALL_TRIED}{waits}"
         if self.problem.space.enumerable:
             if not self._begun(state).all():
                 reason = f"the {format_money(state.money_left)} left do not pay the smallest bill of any untried one"

@@ -30,10 +30,10 @@ from tradewind.searcher.base import (
 )
 from tradewind.searcher.candidate_pool import CandidatePoolSearcher, Indices
 from tradewind.searcher.posterior import AbortCaps, CandidatePrediction, Posterior
-from tradewind.searcher.stopping import ends_by_money, why_stop
+from tradewind.searcher.stopping import NOT_CHEAPER, ends_by_money, why_stop
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array
-from tradewind.utils.units import format_duration, format_money
+from tradewind.utils.units import format_bill, format_duration
 
 _IMPROVING_TRIALS = 6
 """Trials before a least improvement may end a search; CherryPick has so many."""
@@ -171,9 +171,7 @@ class BayesianSearcher(
 
     def _none_can_win(self) -> str:
         """Explain that nothing that is left can be cheaper than the best."""
-        words = (
-            f"no untried configuration can cost less than the best, {format_money(self._cheapest)}: the smallest bill"
-        )
+        words = f"{NOT_CHEAPER}, {format_bill(self._cheapest)}: the smallest bill"
         unit = self.problem.terms.billing.shortest_billed
         return f"{words} of each, for {format_duration(unit)}, is at least that (deploy.billing says what is billed)"
 

@@ -18,6 +18,16 @@ LEAST_TRIALS = 6
 """Trials before anything is said of the next one by those that there were."""
 
 
+_ANOTHER_DOLLAR = "another dollar of search would bring back"
+
+NOT_BETTER = "no candidate is expected to improve the best"
+"""How the reason begins that ends a search by a least improvement."""
+
+NOT_CHEAPER = "no untried configuration can cost less than the best"
+"""How the reason begins that ends a search where the smallest bill of all that is left is too high."""
+
+ALL_TRIED = "every configuration has been tried"
+
 USUAL_GAP = 0.3
 """By how much a record beats the one before it, until there are some: in logarithms, or as a share of the spread."""
 
@@ -109,6 +119,12 @@ def _loss(problem: Problem, seen: Observation | None) -> float:
     return problem.objective.loss(seen.objective)
 
 
+def split_reason(reason: str) -> tuple[str, str]:
+    """Split why a search ended into the reason, and what another dollar of it would bring back; empty where unsaid."""
+    why, _, back = reason.partition(f"; {_ANOTHER_DOLLAR}")
+    return why, f"{_ANOTHER_DOLLAR}{back}" if back else ""
+
+
 def returned_words(saved: float, spend: float) -> str:
     """Say in words how much another dollar of search brings back in later runs.
 
@@ -116,7 +132,17 @@ def returned_words(saved: float, spend: float) -> str:
         saved: USD that a trial is expected to save over all later runs.
         spend: Its expected USD.
     """
-    return f"another dollar of search would bring back {format_money(saved / spend)}" if spend > 0 else ""
+    return f"{_ANOTHER_DOLLAR} {format_money(saved / spend)}" if spend > 0 else ""
+
+
+def paying(
+    problem: Problem, saving: Array, spend: Array, best: float, least_improvement: float | None = None
+) -> NDArray[np.bool_]:
+    """Mask of the trials that are worth their money by the rules of `why_stop`, whose arguments it has."""
+    share = problem.terms.least_improvement if least_improvement is None else least_improvement
+    price, runs = saving_price(problem), problem.terms.future_runs
+    pays = np.ones(len(saving), dtype=bool) if share is None else saving >= share * abs(best)
+    return pays if price is None or runs is None else pays & (runs * price * saving > spend)
 
 
 def why_stop(
@@ -137,7 +163,7 @@ def why_stop(
     share = problem.terms.least_improvement if least_improvement is None else least_improvement
     most = float(saving.max())
     if share is not None and most < share * abs(best):
-        return f"no candidate is expected to improve the best by {share:.0%}: at most by {most / abs(best):.1%}"
+        return f"{NOT_BETTER} by {100 * share:.3g} %: at most by {100 * most / abs(best):.2g} %"
     price, runs = saving_price(problem), problem.terms.future_runs
     if price is None or runs is None:
         return None

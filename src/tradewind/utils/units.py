@@ -220,14 +220,15 @@ def runs_of_unit(usd: float | None) -> int:
     return 1000 if usd * 1000.0 >= _CENT else 1_000_000
 
 
-def format_bill(usd: float | None, words: str = "") -> str:
+def format_bill(usd: float | None, words: str = "", *, beside: float | None = None) -> str:
     """The cost of a run: ``$0.0421 this run``, and where that is less than a cent ``$4.21 per 1,000 runs``.
 
     Args:
         usd: USD of one run, or None.
         words: Words behind the cost of a single run.
+        beside: Cost of another run, in whose unit it is written to be compared with it.
     """
-    runs = runs_of_unit(usd)
+    runs = runs_of_unit(usd if beside is None else beside)
     if usd is None or runs == 1:
         return f"{format_money(usd)} {words}".rstrip()
     return f"{format_money(usd * runs)} per {runs:,} runs"

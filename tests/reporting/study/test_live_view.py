@@ -117,7 +117,7 @@ def test_the_picture_fits_and_has_it_all(width: int, height: int) -> None:
     assert "▶ 60" in text
     assert "3.2 s / 20.0 s" in text
     assert "more running" in text
-    assert ("best cost against money spent" in text) == (height == 40)
+    assert ("best cost of 1,000 runs against money spent" in text) == (height == 40)
     assert "searching" in text
 
 

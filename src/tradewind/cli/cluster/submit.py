@@ -105,7 +105,7 @@ def submit(
         code = row.options.get("code", {}).get("digest")
         emit_json({"id": row.id, "tenant": row.tenant, "name": row.name, "state": row.state, "code": code})
     else:
-        _say(row, cluster, running=running)
+        _say(row, spec, cluster, running=running)
         _say_study(row, spec, store, go_on=go_on)
 
 
@@ -199,9 +199,13 @@ def _missing_gpus(clusters: Sequence[ClusterRow], name: str | None, gpus: float)
     raise InputError(why, hint="tradewind doctor says which GPUs this machine has; leave gpu= out to run without")
 
 
-def _say(row: JobRow, cluster: str | None, *, running: bool) -> None:
-    """Print which search it is, and how to start a cluster where none runs."""
+def _say(row: JobRow, spec: JobSpec, cluster: str | None, *, running: bool) -> None:
+    """Print which search it is, when it ends by itself, and how to start a cluster where none runs."""
+    from tradewind.engine.preflight import ending_words
+
     typer.echo(f"Search {row.id}: {row.name} of {row.tenant}. tradewind queue shows it.")
+    if ends := ending_words(spec):
+        typer.echo(ends)
     if not running:
         which, how = (f"Cluster {cluster} does not run", f" --name {cluster}") if cluster else ("No cluster runs", "")
         typer.echo(f"{which}: tradewind cluster start{how}")

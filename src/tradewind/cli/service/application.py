@@ -322,9 +322,10 @@ def _show_proposal(found: ConfigurationProposal | TheirProposal) -> None:
     from tradewind.cli.service.common import print_table
     from tradewind.problem import COST, RUNTIME
     from tradewind.reporting.proposal_words import why_words
-    from tradewind.utils.units import format_duration, format_money
+    from tradewind.utils.units import bill_column, format_duration, format_money
 
     rows = []
+    unit, bill = bill_column(one.cost for one in found.candidates)
     judged = found.metric not in ("", COST, RUNTIME)
     candidates: Sequence[Any] = found.candidates
     for place, one in enumerate(candidates, 1):
@@ -335,14 +336,15 @@ def _show_proposal(found: ConfigurationProposal | TheirProposal) -> None:
                 format_duration(one.runtime),
                 f"{format_duration(one.runtime_low)} to {format_duration(one.runtime_high)}",
             )
-            cost = format_money(one.cost), f"{format_money(one.cost_low)} to {format_money(one.cost_high)}"
+            cost = bill(one.cost), f"{bill(one.cost_low)} to {bill(one.cost_high)}"
         hourly = format_money(offer["price_per_hour"] * offer["nodes"])
         chosen = " ".join(f"{name}={value}" for name, value in one.configuration.items())
         figures = (*_judged(one), *time, *cost) if judged else (*time, *cost)
         rows.append(
             (str(place), chosen, hourly, *figures, one.likelihood, why_words(one.marks, one.difference, one.reason))
         )
-    names = (*((found.metric, "90 % range") if judged else ()), "time", "90 % range", "cost", "90 % range")
+    cost_title = "cost" if unit == "this run" else f"cost, {unit}"
+    names = (*((found.metric, "90 % range") if judged else ()), "time", "90 % range", cost_title, "90 % range")
     print_table(("", "configuration", "an hour", *names, "deadline and bounds", "why"), rows)
     trying = "1 is to try: not yet known; a run of it teaches later ones more than it may cost. 2 is the best known"
     for line in (*found.basis, trying if candidates[0].trying else "", found.advice):

@@ -184,7 +184,7 @@ def _print(found: dict[str, Any], kinds: int, first: Sequence[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from tradewind.utils.units import count, format_duration, format_money
+    from tradewind.utils.units import bill_column, count, format_duration, format_money
 
     machines, budget = found["machines"], found["budget"]
     total = "too many configurations to list" if found["configurations"] is None else count(
@@ -195,11 +195,13 @@ def _print(found: dict[str, Any], kinds: int, first: Sequence[str]) -> None:
         f"{found['parallel']} at a time, on {found['provisioner']} and {found['runner']}"
     )
     deadline = "" if found["deadline"] is None else format_duration(found["deadline"])
+    unit, bill = bill_column(row["to_deadline"] for row in machines)
+    of = "a run" if unit == "this run" else unit
     table = Table(box=None, header_style="", pad_edge=False)
     sellers = [" ".join(filter(None, (row["provider"], row["region"]))) for row in machines]
     table.add_column("machines", no_wrap=True)
     table.add_column("of")
-    headings = ("vCPU", "GiB", "per hour", *([f"a run of\n{deadline}"] if deadline else ()), "choices")
+    headings = ("vCPU", "GiB", "per hour", *([f"{of} of\n{deadline}"] if deadline else ()), "choices")
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True, vertical="top")
     for row, seller in zip(machines, sellers, strict=True):
@@ -209,7 +211,7 @@ def _print(found: dict[str, Any], kinds: int, first: Sequence[str]) -> None:
             f"{row['vcpu'] * row['nodes']:g}",
             f"{row['memory_gib'] * row['nodes']:g}",
             format_money(row["hourly"]),
-            *([format_money(row["to_deadline"])] if deadline else ()),
+            *([bill(row["to_deadline"])] if deadline else ()),
             "-" if row["configurations"] is None else str(row["configurations"]),
         )
     console = Console(highlight=False)
@@ -438,9 +440,10 @@ def _finish(
 
         from tradewind.reporting.study.terminal import print_report
 
-        print_report(data, Console(highlight=False))
-        if lines := bill_sentences(data):
-            typer.echo("\n" + "\n".join(lines))
+        console = Console(highlight=False)
+        print_report(data, console)
+        for line in ("", *lines) if (lines := bill_sentences(data)) else ():
+            console.print(line, markup=False, soft_wrap=not console.is_terminal)
     for path in write_files(data, html, png):
         if not as_json:
             typer.echo(f"Written: {path}")

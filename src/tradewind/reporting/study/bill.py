@@ -6,10 +6,18 @@ import math
 
 import numpy as np
 
-from tradewind.problem import COST, TrialState
+from tradewind.problem import COST, RUNTIME, TrialState
 from tradewind.reporting.study.data import StudyData
-from tradewind.reporting.words import percent
-from tradewind.searcher.stopping import TrialWorth, empirical_worth, returned_words
+from tradewind.reporting.words import percent, value_words
+from tradewind.searcher.stopping import (
+    ALL_TRIED,
+    NOT_BETTER,
+    NOT_CHEAPER,
+    TrialWorth,
+    empirical_worth,
+    returned_words,
+    split_reason,
+)
 from tradewind.utils.units import count, format_bill, format_money
 
 
@@ -17,12 +25,33 @@ def bill_sentences(data: StudyData) -> list[str]:
     """Sentences about money: a run before and now, the search, after how many runs it is paid back, another dollar.
 
     Before is the configuration that the user uses today (``baseline``), or else the first that kept every constraint.
-    Empty where the cost is not what is minimised.
+    Where the run time is minimised it is paid back by what an hour is worth (``value``); where nothing says what a gain
+    is worth, the sentences say what it is and what the search cost.
     """
-    objective = data.goal.objective
-    if objective.metric != COST or objective.goal != "minimise" or not data.summary.spent:
+    if not data.summary.spent or (data.goal.objective.metric == COST and data.goal.objective.goal != "minimise"):
         return []
     return [*_before_and_now(data), *_another_dollar(data)]
+
+
+def _price(data: StudyData) -> float | None:
+    """USD that a run saves where its objective falls by one; None where nobody said what that is worth."""
+    objective, value = data.goal.objective, data.goal.value_per_hour
+    if objective.metric == COST:
+        return 1.0
+    timed = objective.metric == RUNTIME and objective.goal == "minimise"
+    return value / 3600.0 if timed and value is not None else None
+
+
+def _shown(data: StudyData, value: float) -> str:
+    metric = data.goal.objective.metric
+    return format_bill(value, "a run") if metric == COST else value_words(metric, value)
+
+
+def _has(data: StudyData, value: float) -> str:
+    """``costs $1.20 a run``, ``takes 3.1 s``, ``reaches accuracy 0.93``."""
+    metric = data.goal.objective.metric
+    verb = {COST: "costs", RUNTIME: "takes"}.get(metric, f"reaches {metric}")
+    return f"{verb} {_shown(data, value)}"
 
 
 def _before_and_now(data: StudyData) -> list[str]:
@@ -37,10 +66,8 @@ def _before_and_now(data: StudyData) -> list[str]:
         return _compared(data, first, best, name, "")
     name = f"What you use today (trial {data.number[today]})"
     if data.words["key"][today] == data.words["key"][best]:
-        cost = format_bill(data.usual(best), "a run")
-        return [
-            f"{name} is still the best, at {cost}: the search, {format_money(data.summary.spent)}, found no better."
-        ]
+        found = f"{name} is still the best, at {_shown(data, data.usual(best))}"
+        return [f"{found}: the search, {format_money(data.summary.spent)}, found no better."]
     broke = (
         "" if data.feasible[today] else f", and did not keep every constraint ({data.reason(today) or 'see its line'})"
     )
@@ -56,37 +83,52 @@ def _unmeasured(data: StudyData, today: int) -> str:
 
 def _compared(data: StudyData, before: int, now: int, name: str, broke: str) -> list[str]:
     """The sentence that compares two trials; none where the later one saves nothing and the earlier one was good."""
-    old, new, spent = data.usual(before), data.usual(now), data.summary.spent
-    if not new < old and not broke:
+    old, new, spent = data.usual(before), data.usual(now), format_money(data.summary.spent)
+    gained = data.goal.objective.better(new, old)
+    if not gained and not broke:
         return []
-    both = f"{name} costs {format_bill(old, 'a run')}{broke}"
-    if not new < old:
-        return [f"{both}; this one costs {format_bill(new, 'a run')}, and the search cost {format_money(spent)}."]
-    runs = count(math.ceil(spent / (old - new)), "run")
-    less = "" if before == now else f", {percent((old - new) / old)} less"
-    paid = "would be" if data.goal.simulated else "is"
-    return [
-        f"{both}, this one {format_bill(new, 'a run')}{less}: the search, {format_money(spent)}, {paid} paid back "
-        f"after {runs}."
-    ]
+    both = f"{name} {_has(data, old)}{broke}"
+    if not gained:
+        return [f"{both}; this one {_has(data, new)}, and the search cost {spent}."]
+    words = f"{both}, this one {_shown(data, new)}"
+    if old > 0 and before != now:
+        words += f", {percent(abs(old - new) / old)} {'less' if new < old else 'more'}"
+    price, would = _price(data), "would be" if data.goal.simulated else "is"
+    if price is None:
+        return [f"{words}: the search {'would have cost' if data.goal.simulated else 'cost'} {spent}."]
+    runs = count(math.ceil(data.summary.spent / (price * (old - new))), "run")
+    value = data.goal.value_per_hour
+    hour = "" if data.goal.objective.metric == COST else f" at {format_money(value)} for an hour of a run,"
+    return [f"{words}:{hour} the search, {spent}, {would} paid back after {runs}."]
 
 
 def _another_dollar(data: StudyData) -> list[str]:
-    """A sentence on what more search would bring, where the reason of its end does not say so already."""
+    """A sentence on what more search would bring: by why it ended, or else by what is known of a further trial."""
     running = data.study.state == "open" and data.summary.running_since is not None
-    if (
-        "another dollar" in data.study.reason
-        or "has been tried" in data.study.reason
-        or running
-        or data.best_row is None
-    ):
+    if running or data.best_row is None:
         return []
-    worth = data.last_expected or _by_history(data)
+    why, back = split_reason(data.study.reason.rstrip("."))
+    runs = data.goal.future_runs
+    if back:
+        return [f"{back[0].upper()}{back[1:]} over {count(runs, 'run')}."]
+    if why.startswith(NOT_BETTER):
+        return [f"No further trial is expected to improve the best{why.removeprefix(NOT_BETTER)}."]
+    if why.startswith(ALL_TRIED):
+        return ["More search would bring back nothing: every configuration has been tried."]
+    if why.startswith(NOT_CHEAPER):
+        return ["More search would bring back nothing: no other configuration can cost less."]
+    worth, price = data.last_expected or _by_history(data), _price(data)
     if worth is None or worth.spend <= 0:
         return []
-    runs = data.goal.future_runs
-    words = returned_words(runs * worth.saving, worth.spend)
-    return [f"{words[0].upper()}{words[1:]} over {count(runs, 'run')}, as far as the trials so far tell."]
+    best = abs(data.usual(data.best_row))
+    if price is not None:
+        words = f"{returned_words(runs * price * worth.saving, worth.spend)} over {count(runs, 'run')}"
+    elif best > 0:
+        words = f"another trial would cost {format_money(worth.spend)} and improve the best by "
+        words += percent(worth.saving / best)
+    else:
+        return []
+    return [f"{words[0].upper()}{words[1:]}, as far as the trials so far tell."]
 
 
 def _by_history(data: StudyData) -> TrialWorth | None:

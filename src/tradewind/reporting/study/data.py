@@ -35,6 +35,7 @@ from tradewind.reporting.words import configuration_words
 from tradewind.searcher.stopping import TrialWorth
 from tradewind.store.base import CodeVersion, Store, StudyRow, StudySummary
 from tradewind.utils.paths import data_folder
+from tradewind.utils.units import parse_money
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -61,6 +62,7 @@ class StudyGoal:
         searcher: The searcher's name, or empty where it is not known.
         simulated: Nothing was really run, and nothing was paid.
         future_runs: How often the job will run with what is found, as it says or as is usual.
+        value_per_hour: USD that an hour of a run is worth, or None.
     """
 
     objective: Objective
@@ -69,6 +71,7 @@ class StudyGoal:
     searcher: str = ""
     simulated: bool = False
     future_runs: float = USUAL_RUNS
+    value_per_hour: float | None = None
 
 
 def read_goal(spec: Mapping[str, Any]) -> StudyGoal:
@@ -86,6 +89,7 @@ def read_goal(spec: Mapping[str, Any]) -> StudyGoal:
         _choice(document.get("searcher")),
         _simulated(_choice(deploy.get("runner") if isinstance(deploy, Mapping) else None)),
         _runs(document.get("future_runs")),
+        _value(document.get("value")),
     )
 
 
@@ -100,6 +104,11 @@ def _simulated(runner: str) -> bool:
 def _runs(value: Any) -> float:
     known = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
     return float(value) if known else USUAL_RUNS
+
+
+def _value(words: Any) -> float | None:
+    """USD of an hour, as a specification writes it: ``$2/h``."""
+    return parse_money(words.split("/")[0]) if isinstance(words, str) else None
 
 
 def _choice(value: Any) -> str:
@@ -544,7 +553,7 @@ def _last_expected(store: Store, study_id: int, data: StudyData) -> TrialWorth |
         return None
     found = store.trials(study_id, since=int(data.number[-1]), limit=1)
     why = found[0].proposal.why if found else {}
-    saving, spend = why.get("expected_saving"), why.get("expected_spend")
+    saving, spend = why.get("expected_saving", why.get("expected_improvement")), why.get("expected_spend")
     if not isinstance(saving, float) or not isinstance(spend, float) or not math.isfinite(saving + spend):
         return None
     return TrialWorth(saving, spend)

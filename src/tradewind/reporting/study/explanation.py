@@ -23,6 +23,7 @@ from tradewind.reporting.words import (
     reason_key,
     value_words,
 )
+from tradewind.searcher.stopping import ALL_TRIED, split_reason
 from tradewind.store.base import CodeVersion
 from tradewind.utils.units import count, format_bill, format_duration, format_money
 
@@ -42,7 +43,8 @@ def explain_choice(data: StudyData, effects: ParameterEffects | None = None, *, 
         return ["Nothing has been tried yet.", *_next(data, by_command)]
     effects = effects or parameter_effects(data)
     changed = code_versions_sentence(data.code)
-    sentences = [*_choice(data), *bill_sentences(data), *_margin(data), *([changed] if changed else [])]
+    use, *took = _choice(data)
+    sentences = [use, *bill_sentences(data), *took, *_margin(data), *([changed] if changed else [])]
     sentences += [*_certainty(data), *_spending(data)]
     sentences += [*_parameters(data, effects), *_failures(data), *_next(data, by_command)]
     return sentences
@@ -152,10 +154,6 @@ def _by(reference: float, value: float, word: str) -> str:
 # ---------------------------------------------------------------------- how sure
 
 
-_ALL_TRIED = "every configuration has been tried"
-"""Reasons of a search that has tried all; several configurations that come to one offer are one trial."""
-
-
 def _certainty(data: StudyData) -> list[str]:
     measured = int(data.measured.sum())
     best = data.best_row
@@ -165,7 +163,8 @@ def _certainty(data: StudyData) -> list[str]:
     tried = len(np.unique(keys[data.ended & data.whole]))
     sentence = "1 configuration was tried" if tried == 1 else f"{tried:,} different configurations were tried"
     size = data.space_size
-    if size and tried < size and data.study.reason.startswith(_ALL_TRIED):
+    if size and tried < size and data.study.reason.startswith(ALL_TRIED):
+        # Several configurations that come to one offer are one trial.
         rest = "the other one comes" if size - tried == 1 else f"the other {size - tried:,} come"
         sentence += f"; {rest} to the same offers, or cannot be had"
     elif size:
@@ -380,7 +379,8 @@ def _next(data: StudyData, by_command: bool) -> list[str]:
     sentences = []
     resumed = study.reason.endswith("the same command resumes")
     if study.reason and not resumed:
-        sentences.append(f"It stopped because: {study.reason.rstrip('.')}.")
+        why, _ = split_reason(study.reason.rstrip("."))
+        sentences.append(f"It stopped because: {why}.")
     if resumed or (study.state == "open" and len(data)):
         sentences.append(
             "It was interrupted" + (": the same tradewind tune command resumes it." if by_command else ".")

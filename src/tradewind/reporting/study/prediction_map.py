@@ -18,7 +18,7 @@ from tradewind.reporting.text_layout import TableColumn, TextTable
 from tradewind.reporting.words import compact, configuration_words
 from tradewind.searcher.base import MapPoint, MapsAll
 from tradewind.store.base import Store
-from tradewind.utils.units import bill_column, count, format_bill, format_duration, format_money
+from tradewind.utils.units import bill_column, count, format_bill, format_duration
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -225,8 +225,9 @@ def map_chart(predicted: PredictedMap) -> Chart:
                 [_title(predicted, point) for point, _ in seen],
             )
         )
+    unit, bill = bill_column(point.cost for point in points[:_ROWS])
     rows = [
-        [predicted.words(p.configuration), format_duration(p.time), format_money(p.cost), "yes" if p.in_time else "no"]
+        [predicted.words(p.configuration), format_duration(p.time), bill(p.cost), "yes" if p.in_time else "no"]
         for p in points[:_ROWS]
     ]
     return Chart(
@@ -237,7 +238,7 @@ def map_chart(predicted: PredictedMap) -> Chart:
         layers,
         ChartBound(near, f"deadline {format_duration(near)}") if near else None,
         note=" ".join(filter(None, [predicted.basis, "A bar: one in ten runs is longer." if late else ""])),
-        table=ChartTable(["configuration", "run time", "cost of a run", "in time"], rows),
+        table=ChartTable(["configuration", "run time", f"cost, {unit}", "in time"], rows),
         height=420,
     )
 

@@ -24,11 +24,11 @@ from tradewind.reporting.study.series import best_so_far, wants_log
 from tradewind.reporting.study.tables import share_words
 from tradewind.reporting.text_layout import step_plot
 from tradewind.reporting.words import (
-    axis_words,
     comparative,
     configuration_words,
     cost_word,
     goal_words,
+    metric_scale,
     percent,
     value_words,
 )
@@ -199,7 +199,7 @@ class LiveView:
                 self._console.print(f"trial {one.trial.number}: {one.trouble}", markup=False, soft_wrap=True)
             if one.trial.number > self._announced:
                 self._announced = one.trial.number
-                if words := _expected_words(one.trial):
+                if words := _expected_words(one.trial, snapshot):
                     line = f"next: trial {one.trial.number}, {words}: {_words(one.trial, snapshot.machine_parameters)}"
                     self._console.print(line, markup=False, soft_wrap=True)
 
@@ -219,7 +219,7 @@ class LiveView:
         running = list(snapshot.running)
         shown = running[: max(1, min(_RUNNING, room - 1))]
         for one in shown:
-            parts += _running_lines(one, width, snapshot.machine_parameters)[: max(1, height - len(parts) - 2)]
+            parts += _running_lines(one, width, snapshot)[: max(1, height - len(parts) - 2)]
         if len(running) > len(shown):
             parts.append(_line(f"  and {len(running) - len(shown)} more running", "bright_black"))
         room = height - len(parts) - 2
@@ -266,18 +266,19 @@ class LiveView:
         from tradewind.reporting.study.series import wants_log
         from tradewind.reporting.text_layout import step_plot
 
-        metric = snapshot.objective.metric
+        values = [value for _, value in self._curve]
+        heading, y_words = metric_scale(snapshot.objective.metric, values)
         lines = step_plot(
             [spent for spent, _ in self._curve],
-            [value for _, value in self._curve],
+            values,
             width=min(width, 90),
             height=min(7, room - 2),
             end=snapshot.spent,
             x_words=format_money,
-            y_words=lambda value: axis_words(metric, value),
-            log=wants_log([value for _, value in self._curve], 3.0),
+            y_words=y_words,
+            log=wants_log(values, 3.0),
         )
-        return [_line(f"best {metric} against money spent", "bright_black"), *(_line(line, "cyan") for line in lines)]
+        return [_line(f"best {heading} against money spent", "bright_black"), *(_line(line, "cyan") for line in lines)]
 
 
 def _feasible(trial: Trial) -> bool:
@@ -355,7 +356,7 @@ def _bar(name: str, done: float, ahead: float, limit: float | None, words: str, 
     return line.append(words)
 
 
-def _running_lines(one: RunningTrial, width: int, chooses: MachineParameters) -> list[Text]:
+def _running_lines(one: RunningTrial, width: int, snapshot: SearchSnapshot) -> list[Text]:
     """A trial on its way: a line, and those below it that a reason takes which is too long for it."""
     import textwrap
 
@@ -367,21 +368,27 @@ def _running_lines(one: RunningTrial, width: int, chooses: MachineParameters) ->
     if why and len(words) + 2 + len(why) <= width:
         return [_line(f"{words}  {why}", "yellow")]
     below = textwrap.wrap(why, max(20, width - _NAME), max_lines=_REASON, placeholder=" …")
-    first = _line(f"{words}  {_words(one.trial, chooses)}", "yellow" if why else "cyan")
-    hope = _expected_words(one.trial)
+    first = _line(f"{words}  {_words(one.trial, snapshot.machine_parameters)}", "yellow" if why else "cyan")
+    hope = _expected_words(one.trial, snapshot)
     if hope and not why:
         return [first, _line(" " * _NAME + hope, "bright_black")]
     return [first, *(_line(" " * _NAME + line, "yellow") for line in below)]
 
 
-def _expected_words(trial: Trial) -> str:
+def _expected_words(trial: Trial, snapshot: SearchSnapshot) -> str:
     """Expected cost and saving of a trial, where its searcher says so."""
-    why = trial.proposal.why
-    spend, saving = why.get("expected_spend"), why.get("expected_saving")
+    why, metric = trial.proposal.why, snapshot.objective.metric
+    spend, saving = why.get("expected_spend"), why.get("expected_saving", why.get("expected_improvement"))
     if not isinstance(spend, float):
         return ""
     words = f"expected to cost {format_money(spend)}"
-    return f"{words} and to save {format_bill(saving, 'a run')}" if isinstance(saving, float) else words
+    if not isinstance(saving, float):
+        return words
+    best = None if snapshot.best is None else snapshot.best.observation
+    if metric == "cost":
+        beside = None if best is None else best.objective
+        return f"{words} and to save {format_bill(saving, 'a run', beside=beside)}"
+    return f"{words} and to {'save' if metric == 'runtime' else f'improve {metric} by'} {value_words(metric, saving)}"
 
 
 _MARKS = {"succeeded": ("✓", ""), "failed": ("✗", "red"), "aborted": ("⊘", "yellow"), "lost": ("?", "magenta")}
@@ -448,7 +455,8 @@ def print_report(data: StudyData, console: Console) -> None:
             console.print(front_table(data, traded, console.width))
     plot = curve_lines(data, console.width)
     if plot:
-        _title(console, f"Best {objective.metric} so far, against money spent in total")
+        heading, _ = metric_scale(objective.metric, best_so_far(data).best.tolist())
+        _title(console, f"Best {heading} so far, against money spent in total")
         for line in plot:
             console.print(line, markup=False, highlight=False)
     _effects(effects, objective.metric, console)
@@ -457,9 +465,9 @@ def print_report(data: StudyData, console: Console) -> None:
 def curve_lines(data: StudyData, width: int, height: int = 8) -> list[str]:
     """Best-so-far against money spent, as lines of text; none where it has fewer than two steps."""
     curve = best_so_far(data)
-    metric = data.goal.objective.metric
     if len(curve.spent) < 2:
         return []
+    _, y_words = metric_scale(data.goal.objective.metric, curve.best.tolist())
     return step_plot(
         curve.spent.tolist(),
         curve.best.tolist(),
@@ -467,7 +475,7 @@ def curve_lines(data: StudyData, width: int, height: int = 8) -> list[str]:
         height=height,
         end=curve.end,
         x_words=format_money,
-        y_words=lambda value: axis_words(metric, value),
+        y_words=y_words,
         log=wants_log(curve.best, 3.0),
     )
 

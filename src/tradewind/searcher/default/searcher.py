@@ -21,6 +21,7 @@ from tradewind.searcher.candidate_pool import cheap_maximin
 from tradewind.searcher.default.posterior import PricedAbortCaps, PricedPosterior, price_trend
 from tradewind.searcher.default.transfer import LEAST_RELATEDNESS, TransferPrior, past_jobs
 from tradewind.searcher.posterior import AbortCaps, Posterior
+from tradewind.searcher.stopping import paying
 from tradewind.searcher.surrogate.gp import Array
 
 UNKNOWN_SPREAD = 0.1
@@ -156,13 +157,9 @@ class TradewindSearcher(BayesianSearcher, LearnsFromPast, Repeats):
 
     def _pays(self, gain: Array, spend: Array, least: float) -> NDArray[np.bool_]:
         """Mask of the repetitions that are worth their money by the rules that end the search."""
-        pays = np.ones(len(gain), dtype=bool)
-        if self._may_stop:
-            if self.settings.min_improvement is not None:
-                pays &= gain >= self.settings.min_improvement * abs(least)
-            if self.problem.terms.future_runs is not None and self.problem.objective.metric == COST:
-                pays &= self.problem.terms.future_runs * gain > spend
-        return pays
+        if not self._may_stop:
+            return np.ones(len(gain), dtype=bool)
+        return paying(self.problem, gain, spend, least, self.settings.min_improvement)
 
     def _fit(self) -> PricedPosterior:
         return PricedPosterior(

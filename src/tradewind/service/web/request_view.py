@@ -9,7 +9,7 @@ from typing import Any
 
 from tradewind.errors import InputError
 from tradewind.problem import COST, RUNTIME
-from tradewind.reporting.words import axis_words, machines_of, value_words
+from tradewind.reporting.words import machines_of, value_words
 from tradewind.service.applications.parameter_words import RequestWords
 from tradewind.service.requests.request_planner import CODE
 from tradewind.service.web.template_filters import badge_of, short
@@ -186,7 +186,7 @@ def _measured(row: RequestRow) -> list[tuple[str, str]]:
     numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
     written = [(name, value) for name, value in numbers.items() if (name, value) != ("exit_code", 0)]
     return [
-        (_FIGURES[name], axis_words(name, value)) if name in _FIGURES else (name, format_number(value, 4))
+        (_FIGURES[name], value_words(name, value)) if name in _FIGURES else (name, format_number(value, 4))
         for name, value in written
     ]
 

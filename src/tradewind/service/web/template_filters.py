@@ -14,7 +14,7 @@ from tradewind.problem import TrialState
 from tradewind.reporting.charts.document import Chart, chart_json
 from tradewind.reporting.words import percent
 from tradewind.service.web.markdown import markdown
-from tradewind.utils.units import format_duration, format_memory, format_money
+from tradewind.utils.units import format_bill, format_duration, format_memory, format_money
 
 BADGES: dict[str, tuple[str, str, str]] = {
     "pending": ("quiet", "clock", "waiting"),
@@ -184,6 +184,7 @@ FILTERS = {
     "charts_json": charts_json,
     "markdown": markdown,
     "money": format_money,
+    "bill": format_bill,
     "duration": short,
     "size": size,
     "moment": moment,
