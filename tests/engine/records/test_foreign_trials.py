@@ -103,6 +103,52 @@ def test_a_table_goes_into_a_study_once(spec: JobSpec, store: Store, tmp_path: P
     assert len(store.trials(row.id)) == 2, "all of them or none"
 
 
+@pytest.mark.parametrize(
+    ("aim", "columns", "cells", "seconds"),
+    [
+        ("runtime", "runtime", "90", 90.0),
+        ("runtime", "started,ended", "1000,1045", 45.0),
+        ("cost", "runtime", "90", 90.0),
+        ("cost", "cost", "3", 0.0),
+        ("loss", "loss", "3", 0.0),
+    ],
+)
+def test_the_time_of_a_table_is_found(
+    store: Store, tmp_path: Path, aim: str, columns: str, cells: str, seconds: float
+) -> None:
+    job = JOB.replace("minimise: loss", f"minimise: {aim}").replace(
+        "constraints: {metrics: {accuracy: '>= 0.4'}}\n", ""
+    )
+    table = tmp_path / "runs.csv"
+    table.write_text(f"x,n,mode,{columns}\n1.5,4,b,{cells}\n")
+    done = import_foreign_trials(str(table), store, tmp_path, new_study(parse_spec(job, base=tmp_path)))
+    seen = store.trials(done.trials.study.id)[0].observation
+    assert seen is not None and seen.runtime == seconds
+    assert [note.partition(":")[0] for note in done.notes] == ["1 trial without a run time"] * (seconds == 0.0)
+
+
+@pytest.mark.parametrize(
+    ("aim", "constraints"),
+    [
+        ("runtime", ""),
+        ("cost", ""),
+        ("loss", "constraints: {deadline: 1h}\n"),
+        ("loss", "constraints: {metrics: {runtime: '<= 60'}}\n"),
+        ("loss", "constraints: {metrics: {cost: '<= 1'}}\n"),
+    ],
+)
+def test_a_table_without_the_time_that_the_job_asks_for_is_refused(
+    store: Store, tmp_path: Path, aim: str, constraints: str
+) -> None:
+    job = JOB.replace("minimise: loss", f"minimise: {aim}")
+    job = job.replace("constraints: {metrics: {accuracy: '>= 0.4'}}\n", constraints)
+    table = tmp_path / "runs.csv"
+    table.write_text("x,n,mode,seconds,loss\n1.5,4,b,90,2\n")
+    with pytest.raises(RecordError, match="line 2: it has no run time"):
+        import_foreign_trials(str(table), store, tmp_path, new_study(parse_spec(job, base=tmp_path)))
+    assert not store.find_studies(), "nothing of it stays"
+
+
 def test_results_of_ray_tune(spec: JobSpec, store: Store, tmp_path: Path) -> None:
     results = tmp_path / "results"
     for name, loss in (("t1", 3.0), ("t2", 1.0), ("t3", 2.0)):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from tradewind.engine.state_machine.trial_outcome import aborted, failed, succeeded
 from tradewind.errors import ConfigurationError, NoOfferError, RecordError
-from tradewind.problem import RUNTIME, Configuration, Problem, Proposal, Run, RunState, Trial, TrialState
+from tradewind.problem import COST, RUNTIME, Configuration, Problem, Proposal, Run, RunState, Trial, TrialState
 from tradewind.store.studies.records import trial_record
 
 
@@ -40,6 +40,12 @@ class ForeignTrial:
     started: float | None = None
     ended: float | None = None
 
+    @property
+    def timeless(self) -> bool:
+        """True where nothing says how long a trial took that came to its end."""
+        said = RUNTIME in self.metrics or self.runtime is not None
+        return self.state == "succeeded" and not said and None in (self.started, self.ended)
+
 
 def foreign_records(problem: Problem, trials: Iterable[ForeignTrial]) -> Iterator[Mapping[str, Any]]:
     """Make records of trials that another tool has run, as an import takes them.
@@ -66,9 +72,7 @@ def foreign_records(problem: Problem, trials: Iterable[ForeignTrial]) -> Iterato
 
 def _record(problem: Problem, number: int, given: ForeignTrial, configuration: Configuration) -> Mapping[str, Any]:
     offer = problem.resolver.resolve(configuration)
-    metric = problem.objective.metric
-    runtime = given.metrics.get(metric) if metric == RUNTIME else given.runtime
-    runtime = float(runtime or 0.0)
+    runtime = _seconds(problem, given)
     cost = problem.terms.billing.cost(runtime, offer.hourly) if given.cost is None else given.cost
     begun = given.started if given.started is not None else given.ended
     trial = Trial(
@@ -103,3 +107,22 @@ def _record(problem: Problem, number: int, given: ForeignTrial, configuration: C
             reason = given.reason or "it was cut short"
             trial = aborted(trial, run, reason, problem.objective, problem.terms, given.metrics)
     return trial_record(trial, [replace(run, cost=0.0)])
+
+
+def _seconds(problem: Problem, given: ForeignTrial) -> float:
+    """The run time of a trial; 0 where nobody knows it and nothing asks for it.
+
+    Raises:
+        RecordError: The search is about the time, or about money that only the time tells.
+    """
+    aim, bounds = problem.objective.metric, {bound.metric for bound in problem.constraints.thresholds}
+    known = given.metrics.get(RUNTIME, given.runtime) if aim == RUNTIME else given.runtime
+    if known is None and given.started is not None and given.ended is not None:
+        known = given.ended - given.started
+    if known is not None or given.state == "failed":
+        return max(float(known or 0.0), 0.0)
+    timed = problem.constraints.deadline is not None or RUNTIME in {aim, *bounds}
+    if timed or (COST in {aim, *bounds} and given.cost is None):
+        hint = "in a CSV file the column runtime has it, in seconds"
+        raise RecordError(f"{given.place}: it has no run time, and the job asks for time or cost", hint=hint)
+    return 0.0

@@ -24,6 +24,7 @@ from tradewind.store.studies.records import VERSION, StudyRecord, is_study_recor
 from tradewind.utils.atomic_files import write_atomically
 from tradewind.utils.json_documents import JsonDocument, read_json_documents
 from tradewind.utils.log_copies import check_copies, write_copies
+from tradewind.utils.units import count
 
 _HOLD_SECONDS = 600.0
 
@@ -99,21 +100,27 @@ def import_foreign_trials(source: str, store: Store, data_folder: Path, into: St
         else:
             trials = read_csv_trials(path, problem.space.names, problem.objective.metric)
         unfinished: list[ForeignTrial] = []
-        taken = _put(store, into, foreign_records(problem, _ended(trials, unfinished)))
-        return StudyImport(replace(taken, unfinished=len(unfinished)), not into.id)
+        timeless: list[ForeignTrial] = []
+        taken = _put(store, into, foreign_records(problem, _ended(trials, unfinished, timeless)))
+        many = f"{count(len(timeless), 'trial')} without a run time: it counts as 0 s"
+        notes = [f"{many} (in a CSV file the column runtime has it, in seconds)"] if timeless else []
+        return StudyImport(replace(taken, unfinished=len(unfinished)), not into.id, notes)
     except RecordError as error:
         if error.file is None:
             raise RecordError(error.message, hint=error.hint, file=without_password(source)) from None
         raise
 
 
-def _ended(trials: Iterable[ForeignTrial], unfinished: list[ForeignTrial]) -> Iterator[ForeignTrial]:
-    """The trials that have ended; the others are put on a list."""
+def _ended(
+    trials: Iterable[ForeignTrial], unfinished: list[ForeignTrial], timeless: list[ForeignTrial]
+) -> Iterator[ForeignTrial]:
+    """The trials that have ended; the others are put on one list, and those of no known time on another."""
     for each in trials:
         if each.state == "unfinished":
             unfinished.append(each)
-        else:
-            yield each
+            continue
+        timeless += [each] if each.timeless else []
+        yield each
 
 
 def is_foreign(source: str) -> bool:

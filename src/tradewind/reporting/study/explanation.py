@@ -199,7 +199,8 @@ def variation_words(data: StudyData) -> list[str]:
     words = []
     for one in varied:
         much = percent(one.spread) if one.relative else f"{one.spread:.2g}"
-        words.append(f"the {'run time' if one.metric == RUNTIME else one.metric} varies by about {much}")
+        much = much if much.startswith("under") else f"about {much}"
+        words.append(f"the {'run time' if one.metric == RUNTIME else one.metric} varies by {much}")
     listed = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
     return [
         f"From run to run of one configuration {listed}, so its runs count together: the best single run of all may "
