@@ -311,3 +311,16 @@ def test_priorities() -> None:
     tasks[0]["priority"] = "high"
     with pytest.raises(WorkflowError, match="the priority of task 'a' is 'high', not a number"):
         read(document)
+
+
+def test_a_file_whose_tasks_all_take_no_time_says_so() -> None:
+    tasks = [{"name": name, "id": name, "parents": [], "children": []} for name in "ab"]
+    runs = [{"id": name, "runtimeInSeconds": 0} for name in "ab"]
+
+    def warnings(*executed: dict[str, object]) -> tuple[str, ...]:
+        flow = {"specification": {"tasks": tasks, "files": []}, "execution": {"tasks": [*executed]}}
+        return from_document({"name": "w", "schemaVersion": "1.5", "workflow": flow}, "w.json").warnings
+
+    assert warnings(*runs) == ("tasks whose run time is 0 s in the file, as that of all tasks: a, b",)
+    assert warnings(runs[0], {"id": "b", "runtimeInSeconds": 2}) == ()
+    assert warnings(runs[0]) == ("tasks without a run time, which count as 0 s: b",)

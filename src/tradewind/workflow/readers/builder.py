@@ -220,6 +220,10 @@ class WorkflowBuilder:
         """Note something that the user should know of, and the tasks or files it is about; ``what`` is its plural."""
         self._noted.setdefault(what, {}).update(dict.fromkeys(names))
 
+    def noted(self, what: str) -> bool:
+        """True where something of this kind was noted."""
+        return bool(self._noted.get(what))
+
     def workflow(self) -> Workflow:
         """Build the workflow.
 

@@ -25,6 +25,8 @@ _MOST = 1 << 60
 """Number of cores, bytes of memory, or priority that no task has."""
 _NUMBER = re.compile(r"[_.-]?(ID)?\d+$")
 
+_NO_TIME = "tasks without a run time, which count as 0 s"
+
 
 def from_document(
     document: Any, file: str, *, text: bytes = b"", lenient: bool = False, declared_edges: bool = False
@@ -64,7 +66,14 @@ def from_document(
         place = f"task {last!r} or the one after it" if last else "its first task"
         words = f"it is not as WfFormat has it at {place}: {type(error).__name__} {error}"
         raise builder.fail(words, about=last) from None
+    _note_no_time(builder)
     return builder.workflow()
+
+
+def _note_no_time(builder: WorkflowBuilder) -> None:
+    """Note that the file says 0 s for all tasks, as a benchmark's does before it is run: a plan would take no time."""
+    if not builder.noted(_NO_TIME) and not any(task.runtime for task in builder.tasks):
+        builder.note("tasks whose run time is 0 s in the file, as that of all tasks", *(t.id for t in builder.tasks))
 
 
 def _split(builder: WorkflowBuilder, flow: Mapping[str, Any]) -> None:
@@ -155,7 +164,7 @@ def _task(
 ) -> None:
     task_id, runtime = str(task["id"]), run.get("runtimeInSeconds", run.get("runtime"))
     if runtime is None:
-        builder.note("tasks without a run time, which count as 0 s", task_id)
+        builder.note(_NO_TIME, task_id)
     command = run.get("command") or {}
     if not isinstance(command, Mapping):
         hint = "it is a mapping with program and arguments"

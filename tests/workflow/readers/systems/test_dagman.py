@@ -149,3 +149,13 @@ def test_order_that_files_imply(tmp_path: Path, declared: bool, found: set[tuple
     one, two = "executable = x\ntransfer_output_files = f\nqueue\n", "executable = x\ntransfer_input_files = f\nqueue\n"
     path = written(tmp_path, "JOB b two.sub\nJOB a one.sub\n", one=one, two=two)
     assert edges(read_workflow(path, declared_edges=declared)) == found
+
+
+@pytest.mark.parametrize("form", ["request_{}", "Request{}", "+Request{}", "MY.Request{}"])
+def test_requests_by_the_names_of_their_attributes(tmp_path: Path, form: str) -> None:
+    needs = {"Cpus": "$(n)", "Memory": "1.5 GB", "Disk": "500000", "GPUs": "1"}
+    lines = [f"{form.format(name)} = {value}" for name, value in needs.items()]
+    (tmp_path / "a.sub").write_text("\n".join(["executable = p", *lines, "queue\n"]))
+    (tmp_path / "w.dag").write_text('JOB A a.sub\nVARS A n="4"\n')
+    [task] = read_workflow(tmp_path / "w.dag").tasks
+    assert (task.cores, task.memory_bytes, task.disk_bytes, task.gpus) == (4, 3 << 29, 512_000_000, 1)

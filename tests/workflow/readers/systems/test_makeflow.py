@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,32 @@ def test_real_jx_is_refused() -> None:
 def test_gpus_and_disk(tmp_path: Path) -> None:
     flow = read_workflow(written(tmp_path, "GPUS=2\nDISK=100\nout: in\n\trun in > out\n"))
     assert (flow.tasks[0].gpus, flow.tasks[0].disk_bytes) == (2, 100 * 2**20)
+
+
+def test_directives_say_sizes_and_resources(tmp_path: Path) -> None:
+    text = (
+        ".SIZE data 10M\n.MAKEFLOW CATEGORY simulate\n.MAKEFLOW CORES 4\n.MAKEFLOW MEMORY 512\n"
+        ".MAKEFLOW SIZE big 1.5K\n.MAKEFLOW MODE FIXED\n.UMBRELA SPEC env.json\n"
+        "out: data big\n\t.MAKEFLOW MEMORY 100\n\t@DISK=5\n\t./sim data > out\n"
+        "last: out\n\t./p out > last\n.MAKEFLOW CATEGORY other\nplain: out\n\t./p out > plain\n"
+    )
+    (tmp_path / "w.mf").write_text(text)
+    flow = read_workflow(tmp_path / "w.mf")
+    needs = [(task.id, task.cores, task.memory_bytes, task.disk_bytes) for task in flow.tasks]
+    mib = 2**20
+    assert needs == [("out", 4, 100 * mib, 5 * mib), ("last", 4, 512 * mib, None), ("plain", 1, None, None)]
+    assert (flow.sizes["data"], flow.sizes["big"]) == (10 * mib, 1536)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (".SIZE data", "w.mf:1: '.SIZE data' says no size of a file"),
+        (".SIZE data much", "w.mf:1: '.SIZE data much' says no size of a file"),
+        (".COLOUR red", "w.mf:1: .COLOUR is no directive of Makeflow"),
+    ],
+)
+def test_directives_that_makeflow_does_not_have(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "w.mf").write_text(f"{line}\nout: data\n\tp data\n")
+    with pytest.raises(WorkflowError, match=re.escape(message)):
+        read_workflow(tmp_path / "w.mf")

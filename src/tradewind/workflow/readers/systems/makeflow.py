@@ -17,6 +17,9 @@ from tradewind.workflow.readers.subworkflows import SubworkflowOpener, WorkflowO
 _VARIABLE = re.compile(r"\$(?:\$|\((\w+)\)|\{(\w+)\}|(\w+))")
 _ASSIGNED = re.compile(r"(?:export\s+)?\s*(?:\.MAKEFLOW\s+)?(\w+)\s*(\+?=)\s*(.*)")
 _RULE = re.compile(r"(?P<outputs>[^:]*?(?::(?!\s|$)[^:]*?)*?)\s*:(?:\s+(?P<inputs>.*))?")
+_METRIC = re.compile(r"(\d{1,15}(?:\.\d+)?)([KMGTPkmgtp]?)[Bb]?")
+"""A size as Makeflow writes it: units are powers of 1024."""
+
 _MEBIBYTE = 2**20
 
 
@@ -72,7 +75,8 @@ def read_makeflow(
         WorkflowError: A line is no rule, two rules write one file, or rules wait for each other; with the line.
     """
     builder = WorkflowBuilder(file, _stem(file), lenient, declared_edges)
-    return _workflow(builder, _MakeflowParser(builder).rules(text), opener or _opener(builder))
+    parser = _MakeflowParser(builder)
+    return _workflow(builder, parser.rules(text), opener or _opener(builder), parser.sizes)
 
 
 def read_makeflow_json(
@@ -116,7 +120,7 @@ def read_makeflow_json(
         inputs = _files(builder, rule, number, "inputs")
         outputs = _files(builder, rule, number, "outputs" if "outputs" in rule else "output")
         found.append(MakeflowRule(command, inputs, outputs, None, resources, inner))
-    return _workflow(builder, found, opener or _opener(builder))
+    return _workflow(builder, found, opener or _opener(builder), {})
 
 
 def _files(builder: WorkflowBuilder, rule: Mapping[str, Any], number: int, key: str) -> list[str]:
@@ -140,6 +144,7 @@ class _MakeflowParser:
         self._variables: dict[str, str] = {}
         self._category = ""
         self._by_category: dict[str, dict[str, str]] = {}
+        self.sizes: dict[str, float] = {}
 
     def rules(self, text: str) -> list[MakeflowRule]:
         """The rules of a text, in its order."""
@@ -153,23 +158,46 @@ class _MakeflowParser:
                 if _ASSIGNED.fullmatch(line.strip().removeprefix("@")) and line.strip().startswith("@"):
                     self._assign(line.strip().removeprefix("@"), own)
                     continue
+                if self._directive(line, number, own):
+                    continue
                 command, inner = self._command(line)
                 found.append(MakeflowRule(command, inputs, outputs, at, {**self._resources(), **own}, inner))
                 head = None
                 continue
             if head is not None:
                 raise self._builder.fail("a rule has no command", head[2], "write it on the next line, behind a tab")
-            if (words := line.split())[0] == ".MAKEFLOW" and len(words) > 2 and words[1] == "CATEGORY":
-                self._category = words[2]
-            elif _ASSIGNED.fullmatch(line.strip()):
+            if _ASSIGNED.fullmatch(line.strip()):
                 self._assign(line.strip(), self._variables)
-            elif words[0] in ("export", ".MAKEFLOW"):
+            elif self._directive(line, number, self._variables) or line.split()[0] == "export":
                 continue
             else:
                 head = self._head(line, number)
         if head is not None:
             raise self._builder.fail("a rule has no command", head[2], "write it on the next line, behind a tab")
         return found
+
+    def _directive(self, line: str, number: int, into: dict[str, str]) -> bool:
+        """True for a line that begins with a directive: ``.SIZE data 5G``, ``.MAKEFLOW CORES 2``, ``.UMBRELA``.
+
+        Raises:
+            WorkflowError: It is none that Makeflow has, or says no size; with the line.
+        """
+        words = line.split()
+        name, *rest = words
+        if not re.fullmatch(r"\.[A-Z]+", name) or ":" in words or any(word.endswith(":") for word in words):
+            return False  # such as a rule that makes files of these names
+        if name == ".MAKEFLOW" and len(rest) > 1 and rest[0] == "SIZE":
+            name, rest = ".SIZE", rest[1:]
+        if name == ".SIZE":
+            size = _METRIC.fullmatch(rest[1]) if len(rest) == 2 else None
+            if size is None:
+                raise self._builder.fail(f"{line.strip()[:60]!r} says no size of a file", number, "write .SIZE data 5G")
+            self.sizes[self._expanded(rest[0])] = float(size[1]) * 1024.0 ** " KMGTP".index(size[2].upper() or " ")
+        elif name == ".MAKEFLOW" and len(rest) == 2:
+            self._assign(f"{rest[0]}={rest[1]}", into)
+        elif name not in (".MAKEFLOW", ".UMBRELA", ".UMBRELLA"):
+            raise self._builder.fail(f"{name} is no directive of Makeflow: {line.strip()[:60]!r}", number)
+        return True
 
     def _head(self, line: str, number: int) -> tuple[list[str], list[str], int, dict[str, str]]:
         found = _RULE.fullmatch(line.strip())
@@ -273,7 +301,9 @@ def _opened(builder: WorkflowBuilder, rule: MakeflowRule, task_id: str, opener: 
     return True
 
 
-def _workflow(builder: WorkflowBuilder, rules: list[MakeflowRule], opener: WorkflowOpener) -> Workflow:
+def _workflow(
+    builder: WorkflowBuilder, rules: list[MakeflowRule], opener: WorkflowOpener, sizes: Mapping[str, float]
+) -> Workflow:
     writers: dict[str, str] = {}
     for number, rule in enumerate(rules, 1):
         task_id = rule.outputs[0] if rule.outputs else f"rule {number}"
@@ -293,7 +323,7 @@ def _workflow(builder: WorkflowBuilder, rules: list[MakeflowRule], opener: Workf
                           disk_bytes=int(disk * _MEBIBYTE) or None), rule.line)  # fmt: skip
         for names, output in ((inputs, False), (outputs, True)):
             for name in names:
-                builder.size(name, None, task_id, output=output)
+                builder.size(name, sizes.get(name), task_id, output=output)
     for number, rule in enumerate(rules, 1):
         for name in rule.inputs:
             if name in writers:

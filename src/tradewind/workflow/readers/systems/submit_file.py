@@ -106,17 +106,17 @@ def _job(values: Mapping[str, str], folder: str, jobs: int) -> SubmittedJob:
     def value(*names: str) -> str:
         return next((found for name in names if (found := _expanded(values.get(name, ""), values))), "")
 
-    cores = _number(value("request_cpus", "+requestcpus", "+pegasus_cores", "my.requestcpus"))
-    if cores is None and value("request_cpus"):
-        expressions.append("request_cpus")
-    memory = exact_memory(_bytes(value("request_memory", "+requestmemory")), value("+tradewind_memory_bytes"))
-    if memory is None and value("request_memory"):
-        expressions.append("request_memory")
-    disk = exact_memory(_bytes(value("request_disk", "+requestdisk"), "k"), value("+tradewind_disk_bytes"))
-    gpus = _number(value("request_gpus", "+requestgpus"))
-    for key, figure in (("request_disk", disk), ("request_gpus", gpus)):
-        if figure is None and value(key):
-            expressions.append(key)
+    def requested(name: str, *more: str) -> str:
+        # HTCondor takes the name of the attribute in the place of the command's.
+        return value(f"request_{name}", f"request{name}", f"+request{name}", f"my.request{name}", *more)
+
+    cores = _number(requested("cpus", "+pegasus_cores"))
+    memory = exact_memory(_bytes(requested("memory")), value("+tradewind_memory_bytes"))
+    disk = exact_memory(_bytes(requested("disk"), "k"), value("+tradewind_disk_bytes"))
+    gpus = _number(requested("gpus"))
+    for name, figure in (("cpus", cores), ("memory", memory), ("disk", disk), ("gpus", gpus)):
+        if figure is None and requested(name):
+            expressions.append(f"request_{name}")
     program, words = value("executable"), _words(value("arguments"))
     if program == ENV and value("transfer_executable").lower() == "false":
         program, *rest = without_env([program, *words])
