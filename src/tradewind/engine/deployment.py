@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from tradewind.problem import CheckpointPlan, Limits, Run, RunRequest, Trial
 from tradewind.problem.template import render, render_load, render_workflow
 from tradewind.searcher.base import ContinuesTrials
 from tradewind.store.base import StudyRow
-from tradewind.utils.paths import expand
+from tradewind.utils.paths import expand, make_private
 from tradewind.utils.user_functions import JobRelativePath
 
 if TYPE_CHECKING:
@@ -165,6 +166,9 @@ def run_request_factory(
     kept = issubclass(plugins.load("searcher", spec.searcher.name), ContinuesTrials)
 
     def make(trial: Trial, run: Run, wall_seconds: float | None) -> RunRequest:
+        for name in ("runs", "checkpoints")[: 2 if spec.checkpoint is not None else 1]:
+            with suppress(OSError):  # the runner, which needs it, says why
+                make_private(data_folder / name / study.owner)
         job, offer, most = spec.job, trial.offer, _wall(spec, None)
         longest, live = _wall(spec, wall_seconds), machines_span(spec, wall_seconds)
         fraction = trial.proposal.fidelity * job.parameters.fidelity
