@@ -113,6 +113,13 @@ def run_folder(data_folder: Path, owner: str, run_id: str) -> Path:
     return data_folder / "runs" / owner / run_id
 
 
+def _make_folders(data_folder: Path, owner: str) -> None:
+    """Make the folders that those of a study's runs and checkpoints are in, for this user alone."""
+    for name in ("runs", "checkpoints"):
+        with suppress(OSError):  # the runner, which needs it, says why
+            make_private(data_folder / name / owner)
+
+
 def run_span(spec: JobSpec, wall_seconds: float | None) -> float:
     """Seconds from the launch of a run until anyone may destroy what is left of it.
 
@@ -166,9 +173,7 @@ def run_request_factory(
     kept = issubclass(plugins.load("searcher", spec.searcher.name), ContinuesTrials)
 
     def make(trial: Trial, run: Run, wall_seconds: float | None) -> RunRequest:
-        for name in ("runs", "checkpoints")[: 2 if spec.checkpoint is not None else 1]:
-            with suppress(OSError):  # the runner, which needs it, says why
-                make_private(data_folder / name / study.owner)
+        _make_folders(data_folder, study.owner)
         job, offer, most = spec.job, trial.offer, _wall(spec, None)
         longest, live = _wall(spec, wall_seconds), machines_span(spec, wall_seconds)
         fraction = trial.proposal.fidelity * job.parameters.fidelity
