@@ -1,6 +1,7 @@
 """What share of a cluster tenants get, whatever the sizes of their runs, beside what their weights say.
 
     python benchmarks/tenancy/shares.py --simulated          # all cells, in simulated time
+    python benchmarks/tenancy/shares.py --unequal            # runs of one tenant ten times as long as those of another
     python benchmarks/tenancy/shares.py --tenants 1000       # Jain's index and the time of a decision, simulated
     python benchmarks/tenancy/shares.py --real --cells 3     # the first cells on this machine, 90 s each
 
@@ -48,6 +49,7 @@ class Cell:
     sizes: tuple[float, ...]
     weights: tuple[float, ...]
     heavy: str = "cpu"
+    lengths: tuple[float, ...] = (1.0, 1.0, 1.0)
 
     def demand(self, number: int) -> dict[str, float]:
         """What a run of a tenant takes."""
@@ -79,6 +81,14 @@ CELLS = (
 )
 """Those first of which dominant shares at each moment gave 48:48, 84:11 and 48:48."""
 
+UNEQUAL = tuple(
+    Cell(sizes, weights, lengths=lengths)
+    for sizes in ((0.25, 0.25), (0.5, 0.5), (1, 1), (1, 0.5), (0.5, 2), (0.25, 2))
+    for weights in ((1, 1), (1, 4))
+    for lengths in ((1.0, 10.0), (10.0, 1.0))
+)
+"""Of which the runs of one tenant take ten times as long."""
+
 
 def policy(fairness: str) -> AllocationPolicy:
     """The rule, and first come first served within a tenant."""
@@ -86,14 +96,16 @@ def policy(fairness: str) -> AllocationPolicy:
 
 
 def simulated(cell: Cell, fairness: str, runs: int = 200) -> ClusterSimulation:
-    """A cell in simulated time, in which a run takes 1 in the mean."""
+    """A cell in simulated time, as long as so many runs of the tenant whose runs are the longest."""
     rng, jobs = np.random.default_rng(1), []
-    for number in range(len(cell.sizes)):
-        seconds = np.clip(rng.normal(1.0, VARIED, 10 * runs), 0.3, 2.0).tolist()
+    until = (runs + 3) * max(cell.lengths)
+    for number, length in enumerate(cell.lengths[: len(cell.sizes)]):
+        count = int(10 * until / length)
+        seconds = (length * np.clip(rng.normal(1.0, VARIED, count), 0.3, 2.0)).tolist()
         trials = RecordedTrials([1.0] * len(seconds), seconds)
         jobs.append(SimulatedJob(f"t{number}", f"t{number}", trials, cell.demand(number), 9))
     tenants = [ev.TenantSet(f"t{number}", weight) for number, weight in enumerate(cell.weights)]
-    return simulate({"n": NODE}, tenants, jobs, policy(fairness), until=runs + 3, record=True)
+    return simulate({"n": NODE}, tenants, jobs, policy(fairness), until=until, record=True)
 
 
 def figures(runs: Sequence[SimulatedRun], tenants: int, mean: float, end: float) -> tuple[list[float], float, float]:
@@ -214,11 +226,33 @@ def many(tenants: int, fairness: str) -> Iterator[str]:
     yield f"{found.starts} runs started, {1000 * found.thinking / found.starts:.3f} ms each"
 
 
+def unequal(rules: Sequence[str]) -> Iterator[str]:
+    """The table of cells with runs of unequal length: the worst window of ten times three lengths."""
+    yield "| sizes | weights | lengths | rule | shares | off | window of 55 | of 100 | of 400 | used |"
+    yield "|---|---|---|---|---|---:|---:|---:|---:|---:|"
+    for cell in UNEQUAL:
+        for fairness in rules:
+            runs = simulated(cell, fairness, 120).runs
+            found = [figures(runs, len(cell.sizes), mean, 1200.0) for mean in (5.5, 10.0, 40.0)]
+            shares, _, used = found[1]
+            off = max(abs(share - wanted) for share, wanted in zip(shares, cell.wanted, strict=True))
+            words = [
+                *(" / ".join(f"{each:g}" for each in values) for values in (cell.sizes, cell.weights, cell.lengths)),
+                fairness,
+                " : ".join(f"{share:.1f}" for share in shares),
+                f"{off:.1f}",
+                *(f"{worst:.1f}" for _, worst, _ in found),
+                f"{used:.0%}",
+            ]
+            yield f"| {' | '.join(words)} |"
+
+
 def main() -> None:
     """Print the tables of README.md."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simulated", action="store_true")
     parser.add_argument("--real", action="store_true")
+    parser.add_argument("--unequal", action="store_true", help="of unequal length, in simulated time")
     parser.add_argument("--tenants", type=int, help="so many, in simulated time")
     parser.add_argument("--rules", nargs="+", default=["drf", "fair_share"])
     parser.add_argument("--cells", type=int, default=len(CELLS), help="only the first ones")
@@ -228,6 +262,8 @@ def main() -> None:
     given = parser.parse_args()
     for fairness in given.rules if given.tenants else ():
         print(*many(given.tenants, fairness), sep="\n", flush=True)
+    if given.unequal:
+        print(*unequal(given.rules), sep="\n", flush=True)
     if given.simulated or given.real:
         print(
             "| sizes | weights | heavy on | rule | shares | off | worst | used |\n|---|---|---|---|---|---:|---:|---:|"

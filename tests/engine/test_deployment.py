@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -36,3 +38,18 @@ def test_a_time_limit_is_asked_for_or_only_a_guard(
     assert isinstance(request.limits, Limits)
     assert (request.limits.wall_seconds, request.limits.asked) == (seconds, asked)
     assert request.expires == 100.0 + seconds + 3600.0
+
+
+def test_only_this_user_may_enter_the_folders_of_runs_and_checkpoints(tmp_path: Path) -> None:
+    before = os.umask(0o002)
+    try:
+        for deploy in ("{}", "{checkpoint: 1m}"):
+            spec = parse_spec(JOB.format(deploy=deploy), base=tmp_path)
+            study = StudyRow(1, "j", "key", {}, 0.0, owner="owner")
+            trial = Trial(0, Proposal(Configuration({"x": 1})), Offer("p", "t", 1, 1, 0.1), TrialState.RUNNING, "k")
+            request = run_request_factory(spec, study, tmp_path, lambda: 100.0)(trial, Run("owner-00000-1", 0), None)
+    finally:
+        os.umask(before)
+    assert request.checkpoint is not None
+    for folder in (request.folder.parent, request.checkpoint.folder.parent):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from tradewind.problem import CheckpointPlan, Limits, Run, RunRequest, Trial
 from tradewind.problem.template import render, render_load, render_workflow
 from tradewind.searcher.base import ContinuesTrials
 from tradewind.store.base import StudyRow
-from tradewind.utils.paths import expand
+from tradewind.utils.paths import expand, make_private
 from tradewind.utils.user_functions import JobRelativePath
 
 if TYPE_CHECKING:
@@ -112,6 +113,13 @@ def run_folder(data_folder: Path, owner: str, run_id: str) -> Path:
     return data_folder / "runs" / owner / run_id
 
 
+def _make_folders(data_folder: Path, owner: str) -> None:
+    """Make the folders that those of a study's runs and checkpoints are in, for this user alone."""
+    for name in ("runs", "checkpoints"):
+        with suppress(OSError):  # the runner, which needs it, says why
+            make_private(data_folder / name / owner)
+
+
 def run_span(spec: JobSpec, wall_seconds: float | None) -> float:
     """Seconds from the launch of a run until anyone may destroy what is left of it.
 
@@ -165,6 +173,7 @@ def run_request_factory(
     kept = issubclass(plugins.load("searcher", spec.searcher.name), ContinuesTrials)
 
     def make(trial: Trial, run: Run, wall_seconds: float | None) -> RunRequest:
+        _make_folders(data_folder, study.owner)
         job, offer, most = spec.job, trial.offer, _wall(spec, None)
         longest, live = _wall(spec, wall_seconds), machines_span(spec, wall_seconds)
         fraction = trial.proposal.fidelity * job.parameters.fidelity

@@ -90,6 +90,7 @@ class Allocator:
         self._queue = Queue(policy.fairness.key, policy.priority.key, policy.fairness.came)
         self._admission = CoreAdmission(self.pool, policy.core_reserve)
         self._reservations = NodeReservations(self.pool, policy.patience)
+        self._unbookable: set[Amounts] = set()  # demands that are due, and for which no place can be kept
         self._preemptor = Preemptor(self.tenants, self.pool, (policy.fairness, policy.priority), policy.grace)
         self._now = 0.0
         self._numbers = 0
@@ -340,6 +341,7 @@ class Allocator:
         """Start what is due as long as something fits."""
         out: list[AllocatorInstruction] = []
         full: set[Amounts] = set()
+        self._unbookable = set()
         self._start_booked(out)
         declined = self._start(out, full)
         if declined and not self._others_wait([job for job, _ in declined]):
@@ -348,7 +350,9 @@ class Allocator:
                 job.skipped = 0
                 self._queue.enter(job)
             declined = self._start(out, full, may_decline=False)
-        wakes = [self._reservations.blocked(full, self._now)]
+        # Where places are kept for those that are due, who finds none waits for its turn, however long that takes.
+        blocked = self._unbookable if self.policy.fairness.keeps_places else full
+        wakes = [self._reservations.blocked(blocked, self._now)]
         for job, before in declined:
             self.policy.priority.declined(job.view, taken=len(out) > before)
             self._queue.enter(job)
@@ -398,6 +402,7 @@ class Allocator:
             request.turn = self.policy.fairness.key(job.tenant.view) if in_order else None
             if node is None and not self._book(request):
                 full.add(request.demand)
+                self._unbookable.add(request.demand)
                 continue
             job.skipped = 0
             if node is not None:

@@ -14,6 +14,7 @@ from tradewind.deployer.bundle import Bundle, pack, unpack
 from tradewind.deployer.runner.base import RunsWorkflows, Simulates
 from tradewind.errors import DeployError, PrerequisiteError
 from tradewind.problem.job_spec.spec import JobSpec
+from tradewind.utils.paths import make_private
 from tradewind.utils.user_functions import is_reference
 
 LIMIT_BYTES = 2**30
@@ -48,6 +49,8 @@ def take_snapshot(workdir: Path, data_folder: Path, *, purpose: str = "kept with
         DeployError: The folder is not there, cannot be read, or is too large; or there is no room for it.
     """
     place = data_folder / "code" / "snapshots"
+    with suppress(OSError):  # `pack`, which needs it, says why
+        make_private(place)
     return pack(workdir, place, limit_bytes=LIMIT_BYTES, purpose=purpose, unused_seconds=KEPT_SECONDS)
 
 
@@ -80,7 +83,7 @@ def lay_out(
         if place.is_dir():
             return place
         archive = _same_files(archive, workdir, data_folder, hint)
-    trees.mkdir(parents=True, exist_ok=True)
+    make_private(trees)
     with suppress(OSError):
         archive.touch()
     if not place.is_dir():

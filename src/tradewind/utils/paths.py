@@ -41,6 +41,15 @@ def data_folder() -> Path:
     return folder
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder that only this user may enter; one that is there stays as it is.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
 def _homeless() -> InputError:
     return InputError(
         f"the user {os.getuid()} has no home folder to keep data in",

@@ -266,7 +266,7 @@ def test_trials_are_proposed_ahead_only_where_no_result_decides_what_is_next(url
 
 def test_the_number_of_proposals_ahead_follows_the_rate_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     count = AheadCount()
-    for changed, seconds, worth in ((3, 0.01, 0), (16, 0.1, 40), (16, 60.0, 0), (500, 0.1, 64)):
+    for changed, seconds, worth in ((3, 0.01, 0), (16, 0.2, 40), (16, 60.0, 0), (500, 0.1, 64)):
         monkeypatch.setattr(proposed_ahead.Moment, "ago", lambda moment, seconds=seconds: seconds)
         count.caught_up(changed)
         assert count.worth == worth

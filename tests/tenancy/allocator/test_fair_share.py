@@ -108,6 +108,18 @@ def test_shares_hold_with_runs_of_varied_lengths(
         assert worst <= 3.0 + 10.0 * max(sizes) / 2 * 1.6
 
 
+def test_long_runs_that_wait_longer_than_the_patience_of_other_rules_take_no_turn_before_it_is_theirs() -> None:
+    """A node was kept for whoever had no room for half a minute, due or not: 33 : 67 instead of 20 : 80."""
+    jobs = [
+        SimulatedJob(name, name, RecordedTrials([1.0] * 400, [seconds] * 400), {"cpu": cpu}, 9)
+        for name, cpu, seconds in (("long", 0.5, 10.0), ("large", 2.0, 1.0))
+    ]
+    tenants = [ev.TenantSet("long", 1), ev.TenantSet("large", 4)]
+    found = simulate({"n": {"cpu": 2.0}}, tenants, jobs, fair(), until=310.0, record=True)
+    used = found.used_between(10.0, 310.0)
+    assert used["large"] / sum(used.values()) == pytest.approx(0.8, abs=0.03)
+
+
 @pytest.mark.slow
 def test_many_tenants_get_their_shares() -> None:
     """A tenth of what the benchmark does, with Jain's index of weighted shares."""

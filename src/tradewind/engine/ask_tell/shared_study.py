@@ -170,7 +170,8 @@ class SharedStudy:
     @property
     def _goes_ahead(self) -> bool:
         """True where trials are proposed before anybody asks: many ask at once, and no result decides what is next."""
-        return self._ahead.worth > 0 and self._is_free and self._machine.ending is None
+        may = self._is_free and self._workers.at_hand
+        return may and self._ahead.worth > 0 and self._machine.ending is None
 
     def _take_free(self, step: SharedStep, wanted: int) -> list[Asked] | None:
         """Take trials that nobody has, without what others have changed; None where that is to be known.
@@ -303,7 +304,9 @@ class SharedStudy:
         """Check and write what `tell` says of a trial; False where another worker has told it already."""
         run = self._run_of(number)
         alone = self._tells_alone and run is not None and step.stands(number, run.attempt)
-        if alone and not step.is_last(number, self.spec.budget.trials):  # who tells the last one ends the study
+        if alone and self._workers.at_hand:  # who tells the last one ends the study
+            alone = not step.is_last(number, self.spec.budget.trials)
+        if alone:
             self._number = step.last()
         else:
             self._catch_up(step)
@@ -512,7 +515,8 @@ class SharedStudy:
     def _tells_alone(self) -> bool:
         """True where a result decides nothing that the changes of others may decide, too: they can be read later."""
         unlimited = not self.spec.stop and self.spec.budget.dollars is None and self.spec.budget.hours is None
-        return unlimited and self._machine.ending is None
+        left = self._machine.trials_left  # as of the last changes, which are not always taken where it is not looked at
+        return unlimited and self._machine.ending is None and (self._workers.at_hand or left is None or left > 0)
 
     def _run_of(self, number: int) -> Run | None:
         return next((run for run in self._machine.runs.values() if run.trial == number), None)

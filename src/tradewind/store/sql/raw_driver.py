@@ -199,8 +199,8 @@ class HeldStudyUpdate:
         return prepared.run(connection, [{**fields, "id_": study_id, "token_": token}]) > 0
 
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.0001, 0.002
-_SEAT_PAUSE, _SEAT_SECONDS = 0.0005, 0.1
+_FIRST_PAUSE, _FIRST_LONGEST, _LONGEST_PAUSE = 0.0001, 0.0004, 0.002
+_SEAT_PAUSE, _LONGEST_SEAT_PAUSE, _SEAT_SECONDS = 0.0005, 0.004, 0.1
 
 _TIDY_COMMITS = 200
 """Steps of a search, each of about ten pages, after which the log is copied into the file."""
@@ -291,7 +291,7 @@ class SqliteWriter:
         with self._poller_lock() as first:
             while not self._begun(driver, lasting=lasting, last=time.monotonic() > until):
                 time.sleep(pause)
-                pause = pause if first else min(2 * pause, _LONGEST_PAUSE)
+                pause = min(2 * pause, _FIRST_LONGEST if first else _LONGEST_PAUSE)
         return driver
 
     def _begun(self, driver: sqlite3.Connection, *, lasting: bool, last: bool = False) -> bool:
@@ -352,11 +352,14 @@ class SqliteWriter:
 
 
 def _locked(folder: int, until: float) -> bool:
+    # Where many wait, looking takes the time of the one that writes: who has waited for long looks less often.
+    pause = _SEAT_PAUSE
     while time.monotonic() < until:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            time.sleep(_SEAT_PAUSE)
+            time.sleep(pause)
+            pause = min(1.25 * pause, _LONGEST_SEAT_PAUSE)
         except OSError:
             return False
         else:

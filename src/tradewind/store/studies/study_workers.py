@@ -199,10 +199,15 @@ class StudyWorkers:
     Args:
         database: The open database.
         study_id: The study.
+
+    Attributes:
+        at_hand: The database is a file here: several small questions cost less than all that others have changed. To a
+            server each is a way there and back, while nobody else can make a step.
     """
 
     def __init__(self, database: Database, study_id: int) -> None:
         self.study_id = study_id
+        self.at_hand = database.path is not None
         self._database = database
         dialect = database.sql
         self.statements = {

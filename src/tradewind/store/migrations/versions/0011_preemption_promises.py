@@ -1,4 +1,4 @@
-"""What tenants will pay for runs of others that they take is kept in the store."""
+"""Promises of tenants for runs of others that they take."""
 
 from __future__ import annotations
 
