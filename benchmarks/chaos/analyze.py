@@ -1,11 +1,12 @@
-"""Prints the table of the README from results.csv.
+"""Prints the table of the README from results.csv, or another file of results.
 
-python benchmarks/chaos/analyze.py
+python benchmarks/chaos/analyze.py [FILE]
 """
 
 from __future__ import annotations
 
 import csv
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -39,4 +40,4 @@ def table(path: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(table(RESULTS)))
+    print("\n".join(table(Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS)))

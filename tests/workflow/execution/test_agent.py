@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import signal
 import socket
 import struct
@@ -15,7 +16,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -23,7 +25,7 @@ from tests.waiting import eventually
 from tests.workflow.execution.plans import sh
 
 from tradewind.workflow.execution.agent import GUEST_SECONDS, GUESTS, proof
-from tradewind.workflow.execution.attempt import shown_gpus
+from tradewind.workflow.execution.attempt import Attempt, shown_gpus
 from tradewind.workflow.execution.run_folder import WorkflowRunFolder, start_order
 from tradewind.workflow.graph import Task
 
@@ -510,3 +512,15 @@ def test_gpus_are_among_those_that_the_machine_itself_is_shown() -> None:
     assert shown_gpus([0, 2], {"CUDA_VISIBLE_DEVICES": "3,GPU-a, 7"})["CUDA_VISIBLE_DEVICES"] == "3,7"
     amd = shown_gpus([1], {"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "0,1"})
     assert (amd["ROCR_VISIBLE_DEVICES"], amd["HIP_VISIBLE_DEVICES"]) == ("3", "0")
+
+
+@pytest.mark.parametrize(("left", "says"), [(0, ", and the disk of its machine is full"), (1000, "")])
+def test_a_task_that_failed_where_the_disk_is_full_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int, says: str
+) -> None:
+    order = {"key": "t#1", "work": str(tmp_path), "isolated": False, "argv": ["x"], "outputs": [], "updates": []}
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    job = SimpleNamespace(exit=(256, used, 1.0), peak=0, ending=None, cpu_seconds=0.0, truncated=False)
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=left, f_frsize=4096))
+    found = Attempt(order, tmp_path).result(cast("Any", job))
+    assert (found["outcome"], found["reason"]) == ("failed", f"it exited with code 1{says}")

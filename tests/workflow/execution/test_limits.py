@@ -9,12 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.workflow.execution.plans import QUICK, carry, flow_of, history, plan_of, sh
+from tests.workflow.execution.plans import QUICK, carry, flow_of, history, plan_of, records, sh
 
 from tradewind.cli.app import run as cli
 from tradewind.deployer.provisioner.base import Cluster
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner
-from tradewind.errors import BudgetError, DeployError, LimitReachedError, NoOfferError, WorkflowError
+from tradewind.errors import (
+    BudgetError,
+    CredentialsError,
+    DeployError,
+    LimitReachedError,
+    NoOfferError,
+    WorkflowError,
+)
 from tradewind.problem import Offer, RunState
 from tradewind.workflow.execution.events import ExecutionEnding
 from tradewind.workflow.execution.machines.rows import FileRows
@@ -90,6 +97,16 @@ def test_a_run_that_takes_longer_is_ended_at_its_limit(tmp_path: Path, limit: di
     assert maker(tmp_path).find(None) == []
     [row] = FileRows(tmp_path / "run/machines/.rows").saved_runs()
     assert row.cost <= limit.get("budget", 1.0)
+
+
+def test_a_provider_that_does_not_know_us_is_asked_before_anything_is_begun(tmp_path: Path) -> None:
+    class Locked(SimulatedProvisioner):
+        def find(self, owner: str | None) -> list[Cluster]:
+            raise CredentialsError("there are no credentials for the cloud", hint="log in")
+
+    with pytest.raises(CredentialsError, match="there are no credentials for the cloud"):
+        carry(sold(0.1), tmp_path / "run", provisioner=maker(tmp_path, Locked), synthetic=True)
+    assert records(tmp_path / "run") == []
 
 
 def test_a_machine_that_the_provider_does_not_sell(tmp_path: Path) -> None:

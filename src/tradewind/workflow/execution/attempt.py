@@ -22,6 +22,9 @@ TASK_TAG = "TRADEWIND_TASK_KEY"
 
 Document = dict[str, Any]
 
+_FULL_BYTES = 1 << 16
+"""Bytes that a full disk may have left."""
+
 
 class Attempt:
     """One attempt at a task: it will run, runs, or has run.
@@ -128,6 +131,8 @@ class Attempt:
                 reason = self._deliver()
             except OSError as wrong:
                 reason = f"its outputs cannot be kept: {wrong.strerror or wrong}"
+        elif _is_full(self.work):
+            reason += ", and the disk of its machine is full"
         peak = max(job.peak, used.ru_maxrss * 1024 if _grew(used.ru_maxrss) else 0)
         return {
             "outcome": "stopped" if job.ending is not None else "failed" if reason else "done",
@@ -181,6 +186,14 @@ def shown_gpus(places: Sequence[int], machine: Mapping[str, str]) -> dict[str, s
         found["ROCR_VISIBLE_DEVICES"] = names("ROCR_VISIBLE_DEVICES")
         found["HIP_VISIBLE_DEVICES"] = ",".join(str(place) for place in range(len(places)))
     return found
+
+
+def _is_full(place: Path) -> bool:
+    """True where nothing can be written any more, so that a program could not say so either."""
+    with contextlib.suppress(OSError):
+        there = os.statvfs(place)
+        return there.f_bavail * there.f_frsize < _FULL_BYTES
+    return False
 
 
 _most_seen = 0

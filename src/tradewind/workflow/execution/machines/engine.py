@@ -20,6 +20,9 @@ from tradewind.workflow.execution.agent import proof
 from tradewind.workflow.execution.machines.rows import RunRows
 from tradewind.workflow.platform import Vm
 
+_NOBODY = "workflow-nobody"
+"""An owner that has no machines."""
+
 
 @dataclass(frozen=True)
 class PilotEngine:
@@ -85,6 +88,7 @@ class PilotEngine:
             PluginError: The parts cannot carry out a plan.
             WorkflowError: Nothing is known of who sells a machine, or there is no image.
             NoOfferError: The provisioner does not make such a machine.
+            TradewindError: It cannot be asked, as without credentials.
         """
         given = self.provisioner.gives_machines
         if why := workflow_incompatibility(type(self.provisioner), type(self.runner), given=given):
@@ -108,6 +112,8 @@ class PilotEngine:
             if why:
                 where = ":".join(filter(None, (offer.provider, offer.region, offer.instance_type)))
                 raise NoOfferError(f"machine {vm.name!r} of the plan ({where}) cannot be had: {why}")
+        # Whom it does not know it would make nothing for; and it would not say what there is, so that no end came.
+        self.provisioner.find(_NOBODY)
 
 
 def plain_provisioner(data_folder: Path) -> Provisioner:
