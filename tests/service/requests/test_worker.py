@@ -7,14 +7,17 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deployer.helpers import OFFER, process_runner, request_for
 from tests.service.requests.request_world import World, working, world
 from tests.waiting import eventually
 
+from tradewind.deployer.runner.resource_limits import cpus_here
 from tradewind.errors import NotFoundError
 from tradewind.problem import TrialState
 from tradewind.service.requests.worker import RequestWorker
@@ -273,6 +276,20 @@ def test_runs_of_several_requests_share_the_machine(tmp_path: Path) -> None:
                 time.sleep(0.02)
     assert most <= cpus
     assert "waits for room on this machine" in seen
+
+
+def test_a_run_waits_for_those_of_other_programs_and_says_so(busy: World, tmp_path: Path) -> None:
+    other = process_runner(tmp_path, share=True)
+    sleeps = request_for(tmp_path, ("sleep", "600"), offer=replace(OFFER, vcpu=float(cpus_here())))
+    handle = other.submit(sleeps, ())
+    row = busy.submit(parameters={"seconds": 0.1})
+    words = f"it waits: {cpus_here()} of {cpus_here()} CPUs are used by others"
+    eventually(lambda: busy.get(row).progress.get("trouble") == words)
+    other.cancel(handle)
+    ended = busy.ended(row)
+    other.close()
+    assert (ended.state, ended.problem) == ("done", "")
+    assert "trouble" not in ended.progress
 
 
 def test_a_worker_that_stops_leaves_its_runs_to_the_next(tmp_path: Path) -> None:

@@ -464,8 +464,9 @@ class ProcessRunner(
 
     def close(self) -> None:
         """Let go of the warden; it ends by itself when its jobs have. What waited for a slot waits no more."""
-        for run_id in self._queued if self._warden is not None else ():
-            self._warden.send({"op": "cancel", "run_id": run_id, "reason": "", "grace": 0.0})
+        if self._warden is not None:
+            for run_id in self._queued:
+                self._warden.send({"op": "cancel", "run_id": run_id, "reason": "", "grace": 0.0})
         self._hang_up()
 
 
