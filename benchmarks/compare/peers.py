@@ -374,13 +374,17 @@ class BotorchPeer(Peer):
         self._told: list[tuple[int, float, float, bool]] = []
         self._improvement, self._feasibility = LogConstrainedExpectedImprovement, LogProbabilityOfFeasibility
 
-        def fitted(x: Any, y: Any) -> Any:
+        def fitted(x: Any, y: Any, before: Any) -> Any:
             models = [SingleTaskGP(x, y[:, i : i + 1], outcome_transform=Standardize(1)) for i in range(2)]
+            for model, earlier in zip(models, before.models if before else (), strict=False):  # begins where it ended
+                model.covar_module.load_state_dict(earlier.covar_module.state_dict())
+                model.likelihood.load_state_dict(earlier.likelihood.state_dict())
             joint = ModelListGP(*models)
-            fit_gpytorch_mll(SumMarginalLogLikelihood(joint.likelihood, joint))
+            few = {"options": {"maxiter": 50}}
+            fit_gpytorch_mll(SumMarginalLogLikelihood(joint.likelihood, joint), optimizer_kwargs=few)
             return joint
 
-        self._torch, self._fitted = torch, fitted
+        self._torch, self._fitted, self._model = torch, fitted, None
 
     def wanted(self) -> list[int]:
         """The untried row of the best acquisition less the logarithm of its cost; random ones first."""
@@ -388,7 +392,7 @@ class BotorchPeer(Peer):
             return [int(v) for v in self.grid.rows[self._rng.choice(self._free)]]
         torch = self._torch
         y = torch.tensor([[value, late] for _, value, late, _ in self._told], dtype=torch.double)
-        model = self._fitted(self._x[[row for row, *_ in self._told]], y)
+        self._model = model = self._fitted(self._x[[row for row, *_ in self._told]], y, self._model)
         good = [value for _, value, _, feasible in self._told if feasible]
         limits: dict[int, tuple[float | None, float | None]] = {1: (None, 0.0)}
         rule = (
