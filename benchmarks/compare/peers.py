@@ -374,13 +374,17 @@ class BotorchPeer(Peer):
         self._told: list[tuple[int, float, float, bool]] = []
         self._improvement, self._feasibility = LogConstrainedExpectedImprovement, LogProbabilityOfFeasibility
 
-        def fitted(x: Any, y: Any) -> Any:
+        def fitted(x: Any, y: Any, before: Any) -> Any:
             models = [SingleTaskGP(x, y[:, i : i + 1], outcome_transform=Standardize(1)) for i in range(2)]
+            for model, earlier in zip(models, before.models if before else (), strict=False):  # begins where it ended
+                model.covar_module.load_state_dict(earlier.covar_module.state_dict())
+                model.likelihood.load_state_dict(earlier.likelihood.state_dict())
             joint = ModelListGP(*models)
-            fit_gpytorch_mll(SumMarginalLogLikelihood(joint.likelihood, joint))
+            few = {"options": {"maxiter": 50}}
+            fit_gpytorch_mll(SumMarginalLogLikelihood(joint.likelihood, joint), optimizer_kwargs=few)
             return joint
 
-        self._torch, self._fitted = torch, fitted
+        self._torch, self._fitted, self._model = torch, fitted, None
 
     def wanted(self) -> list[int]:
         """The untried row of the best acquisition less the logarithm of its cost; random ones first."""
@@ -388,7 +392,7 @@ class BotorchPeer(Peer):
             return [int(v) for v in self.grid.rows[self._rng.choice(self._free)]]
         torch = self._torch
         y = torch.tensor([[value, late] for _, value, late, _ in self._told], dtype=torch.double)
-        model = self._fitted(self._x[[row for row, *_ in self._told]], y)
+        self._model = model = self._fitted(self._x[[row for row, *_ in self._told]], y, self._model)
         good = [value for _, value, _, feasible in self._told if feasible]
         limits: dict[int, tuple[float | None, float | None]] = {1: (None, 0.0)}
         rule = (
@@ -402,53 +406,6 @@ class BotorchPeer(Peer):
     def learn(self, value: float, late: float, feasible: bool) -> None:
         """Keep the result of the last row."""
         self._told.append((self.row, value, late, feasible))
-
-
-class HeboPeer(Peer):
-    """HEBO, with a penalty for the deadline; what does not exist for a choice is told as the first of its values.
-
-    Args:
-        problem: The problem.
-        seed: Of its chance; HEBO draws from the global generators.
-    """
-
-    def __init__(self, problem: Problem, seed: int) -> None:
-        super().__init__(problem, seed)
-        import torch
-        from hebo.design_space.design_space import DesignSpace
-        from hebo.optimizers.hebo import HEBO
-
-        torch.set_num_threads(1)
-        warnings.filterwarnings("ignore")
-        np.random.seed(seed)  # HEBO's own source of chance
-        torch.manual_seed(seed)
-        kinds = [
-            {"name": c.name, "type": "int", "lb": 0, "ub": c.count - 1}
-            if c.ordered and c.count > 1
-            else {"name": c.name, "type": "cat", "categories": [str(v) for v in range(c.count)]}
-            for c in self.grid.columns
-        ]
-        self._optimiser = HEBO(DesignSpace().parse(kinds), rand_sample=STARTS, scramble_seed=seed)
-
-    def wanted(self) -> list[int]:
-        """Ask for a configuration; a column that does not exist in it is not asked for."""
-        asked = self._optimiser.suggest(n_suggestions=1).iloc[0]
-        values: list[int] = []
-        for c in self.grid.columns:
-            absent = c.when is not None and values[c.when[0]] != c.when[1]
-            values.append(-1 if absent else int(asked[c.name]))
-        return values
-
-    def learn(self, value: float, late: float, feasible: bool) -> None:
-        """Tell the row that was run."""
-        import pandas
-
-        row = {
-            c.name: max(0, int(v)) if c.ordered and c.count > 1 else str(max(0, int(v)))
-            for c, v in zip(self.grid.columns, self.grid.rows[self.row], strict=True)
-        }
-        told = value + (0.0 if feasible else PENALTY)
-        self._optimiser.observe(pandas.DataFrame([row]), np.array([[told]]))
 
 
 def make(name: str, problem: Problem, seed: int) -> Peer:
@@ -467,6 +424,4 @@ def make(name: str, problem: Problem, seed: int) -> Peer:
         return OptunaPeer(problem, seed, "gp")
     if name == "botorch":
         return BotorchPeer(problem, seed)
-    if name == "hebo":
-        return HeboPeer(problem, seed)
     raise ValueError(f"there is no peer named {name!r}")

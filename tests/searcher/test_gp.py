@@ -272,7 +272,7 @@ def test_it_stops_when_little_is_to_be_gained() -> None:
     answer = searcher.ask(SearchState(proposed=len(trials)))
     assert isinstance(answer, NothingLeft)
     assert answer.final
-    assert "10%" in answer.reason
+    assert "10 %" in answer.reason
     waiting = searcher.ask(SearchState([pending(problem, trials[-1].proposal, 999)], proposed=len(trials)))
     assert not (isinstance(waiting, NothingLeft) and waiting.final)
 

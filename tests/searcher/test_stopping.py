@@ -11,7 +11,7 @@ import pytest
 from tradewind import plugins
 from tradewind.problem import Objective
 from tradewind.searcher.base import NothingLeft, SearchState
-from tradewind.searcher.stopping import USUAL_GAP, empirical_worth, why_stop
+from tradewind.searcher.stopping import USUAL_GAP, empirical_worth, paying, split_reason, why_stop
 from tradewind.testing import problems
 
 
@@ -52,6 +52,8 @@ def test_the_reason_says_what_another_dollar_brings_back() -> None:
         "no trial is worth its money: the best would save $0.200 over 100 runs and cost $0.500; "
         "another dollar of search would bring back $0.400"
     )
+    assert split_reason(reason) == tuple(reason.split("; "))
+    assert split_reason("every configuration has been tried") == ("every configuration has been tried", "")
     assert why_stop(problem, np.array([0.001, 0.006]), np.array([0.9, 0.5]), 1.0) is None
 
 
@@ -62,6 +64,10 @@ def test_time_is_worth_what_the_job_says() -> None:
     for value, stops in ((1.0, True), (2.0, False)):
         terms = replace(problem.terms, value_per_hour=value)
         assert (why_stop(replace(problem, terms=terms), minute, cost, 600.0) is not None) is stops
+    # A run again is weighed as a new one: a minute saved is worth $3.33 over all runs, a second 6 cents.
+    terms = replace(problem.terms, value_per_hour=2.0)
+    pays = paying(replace(problem, terms=terms), np.array([60.0, 1.0]), np.array([2.5, 2.5]), 600.0)
+    assert pays.tolist() == [True, False]
 
 
 def test_a_least_improvement_ends_a_search_by_any_metric() -> None:
@@ -72,6 +78,7 @@ def test_a_least_improvement_ends_a_search_by_any_metric() -> None:
     assert reason == "no candidate is expected to improve the best by 1 %: at most by 0.8 %"
     assert why_stop(problem, np.array([0.006]), free, -0.5) is None
     assert why_stop(problem, np.array([0.006]), free, -0.5, 0.1) is not None
+    assert paying(problem, np.array([0.004, 0.006]), np.zeros(2), -0.5).tolist() == [False, True]
 
 
 @pytest.mark.parametrize("name", ["random", "coordinate_descent"])

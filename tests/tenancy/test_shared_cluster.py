@@ -202,6 +202,7 @@ def test_the_commands(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert world.store.job(2).options["core_demand"] == {"memory": 0.5}
     assert world.store.job(2).options["run"] == {"cpu": 1.0, "memory": 1.0}
     out = capsys.readouterr().out
+    assert "when another trial is not expected to improve the best by 1 % (least_improvement: changes it" in out
     assert "No cluster runs: tradewind cluster start" in out
     submitted = json.loads(out.splitlines()[-1])
     assert len(submitted.pop("code")) == 64

@@ -58,6 +58,11 @@ def test_bills_below_a_cent_are_for_many_runs(store: Store, build: Build) -> Non
     assert "costs $0.0450 per 1,000 runs, this one $0.0300 per 1,000 runs, 33 % less: the search, 0.0075¢, is" in text
 
 
+def test_what_is_compared_has_one_unit(store: Store, build: Build) -> None:
+    text = bill(store, build(trials(0.0000136, 0.00000194)))
+    assert "costs $13.60 per 1,000,000 runs, this one $1.94 per 1,000,000 runs, 86 % less" in text
+
+
 def test_another_dollar_by_what_the_trials_brought(store: Store, build: Build, tmp_path: Path) -> None:
     spec = parse_spec(JOB.replace("'2'", "8"), base=tmp_path).document()
     costs = (0.9, 0.8, 0.7, 0.4, 0.5, 0.5)

@@ -179,7 +179,7 @@ def test_the_curve_ends_at_the_best(store: Store, build: Build) -> None:
     assert chart is not None
     assert chart.layer("best: $0.130 per 1,000 runs").rows == [chart.layer("best so far").rows[-2]]
     assert chart.table is not None
-    assert chart.table.rows[-1][-1] == "$0.130 per 1,000 runs"
+    assert (chart.table.columns[-1], chart.table.rows[-1][-1]) == ("cost of 1,000 runs", "$0.130")
 
 
 def test_effects_have_a_box_for_each_level(store: Store, build: Build) -> None:

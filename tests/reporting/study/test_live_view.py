@@ -299,6 +299,27 @@ def test_a_trial_names_its_machine_where_its_configuration_does_not() -> None:
     assert "c4 of local (cpus=3) with level=1" in stream.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("objective", "gain", "words"),
+    [
+        (Objective(), 0.000004, "to save 0.4¢ per 1,000 runs"),  # in the unit of the best
+        (Objective("runtime"), 2.0, "to save 2.0 s"),
+        (Objective("runtime"), 0.0004, "to save 0.4 ms"),
+        (Objective("accuracy", "maximise"), 0.25, "to improve accuracy by 0.25"),
+    ],
+)
+def test_what_is_expected_is_in_the_unit_of_the_objective(objective: Objective, gain: float, words: str) -> None:
+    trial = make_trial(60, {"workers": 4}, state=TrialState.RUNNING)
+    name = "expected_saving" if objective.metric == "cost" else "expected_improvement"
+    hopeful = replace(trial, proposal=replace(trial.proposal, why={"expected_spend": 0.25, name: gain}))
+    running = [RunningTrial(hopeful, "executing", 3.2, 20.0, 0.0001)]
+    stream = io.StringIO()
+    with LiveView(stream=stream) as view:
+        for moment in search(3, running=running, objective=objective):
+            view.update(moment)
+    assert f"next: trial 60, expected to cost $0.250 and {words}: workers=4\n" in stream.getvalue()
+
+
 def test_a_trial_that_begins_says_what_it_is_expected_to_cost_and_to_save() -> None:
     trial = make_trial(60, {"workers": 4}, state=TrialState.RUNNING)
     why: dict[str, float | str] = {"expected_spend": 0.25, "expected_saving": 0.0004}

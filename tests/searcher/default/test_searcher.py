@@ -402,7 +402,7 @@ def test_it_stops_when_little_is_to_be_gained() -> None:
     answer = searcher.ask(SearchState(proposed=len(trials)))
     assert isinstance(answer, NothingLeft)
     assert answer.final
-    assert "10%" in answer.reason
+    assert "10 %" in answer.reason
 
 
 def test_more_future_runs_are_worth_more_search() -> None:

@@ -42,16 +42,17 @@ def _price(data: StudyData) -> float | None:
     return value / 3600.0 if timed and value is not None else None
 
 
-def _shown(data: StudyData, value: float) -> str:
+def _shown(data: StudyData, value: float, other: float = math.inf) -> str:
+    """A value in words; a cost for as many runs as suit the smaller one of two that are compared."""
     metric = data.goal.objective.metric
-    return format_bill(value, "a run") if metric == COST else value_words(metric, value)
+    return format_bill(value, "a run", beside=min(value, other)) if metric == COST else value_words(metric, value)
 
 
-def _has(data: StudyData, value: float) -> str:
+def _has(data: StudyData, value: float, other: float) -> str:
     """``costs $1.20 a run``, ``takes 3.1 s``, ``reaches accuracy 0.93``."""
     metric = data.goal.objective.metric
     verb = {COST: "costs", RUNTIME: "takes"}.get(metric, f"reaches {metric}")
-    return f"{verb} {_shown(data, value)}"
+    return f"{verb} {_shown(data, value, other)}"
 
 
 def _before_and_now(data: StudyData) -> list[str]:
@@ -87,10 +88,10 @@ def _compared(data: StudyData, before: int, now: int, name: str, broke: str) -> 
     gained = data.goal.objective.better(new, old)
     if not gained and not broke:
         return []
-    both = f"{name} {_has(data, old)}{broke}"
+    both = f"{name} {_has(data, old, new)}{broke}"
     if not gained:
-        return [f"{both}; this one {_has(data, new)}, and the search cost {spent}."]
-    words = f"{both}, this one {_shown(data, new)}"
+        return [f"{both}; this one {_has(data, new, old)}, and the search cost {spent}."]
+    words = f"{both}, this one {_shown(data, new, old)}"
     if old > 0 and before != now:
         words += f", {percent(abs(old - new) / old)} {'less' if new < old else 'more'}"
     price, would = _price(data), "would be" if data.goal.simulated else "is"

@@ -24,7 +24,7 @@ from tradewind.reporting.study.data import Floats, ParameterColumn, StudyData
 from tradewind.reporting.study.effects import ParameterEffects
 from tradewind.reporting.study.pareto import ParetoFront, cost_time_front, losses, sentence, title
 from tradewind.reporting.study.series import MAX_POINTS, best_so_far, levels, outcomes, thin, wants_log
-from tradewind.reporting.words import natural_key, percent, value_word, value_words
+from tradewind.reporting.words import metric_scale, natural_key, percent, value_word, value_words
 from tradewind.utils.units import count, format_bill, format_duration, format_money
 
 _FEW = 600
@@ -65,6 +65,7 @@ def progress_chart(data: StudyData, most: int = _FEW, *, words: bool = True) -> 
     values = data.objective[rows]
     steps = [*zip(curve.spent.tolist(), curve.best.tolist(), strict=True)]
     final = value_words(metric, steps[-1][1])
+    heading, amount = metric_scale(metric, [value for _, value in steps])
     shown = thin(np.arange(len(steps)), _STEPS)
     return Chart(
         "best-so-far",
@@ -78,11 +79,8 @@ def progress_chart(data: StudyData, most: int = _FEW, *, words: bool = True) -> 
         ],
         note="Each step is a trial that beat all before it; points are feasible trials.",
         table=ChartTable(
-            ["trial", "spent before and on it, in total", metric_axis(metric, 0.0).title.split(", seconds")[0]],
-            [
-                [str(data.number[curve.rows[at]]), format_money(steps[at][0]), value_words(metric, steps[at][1])]
-                for at in shown
-            ],
+            ["trial", "spent before and on it, in total", "run time" if metric == RUNTIME else heading],
+            [[str(data.number[curve.rows[at]]), format_money(steps[at][0]), amount(steps[at][1])] for at in shown],
         ),
     )
 

@@ -388,7 +388,9 @@ def _expected_words(trial: Trial, snapshot: SearchSnapshot) -> str:
     if metric == "cost":
         beside = None if best is None else best.objective
         return f"{words} and to save {format_bill(saving, 'a run', beside=beside)}"
-    return f"{words} and to {'save' if metric == 'runtime' else f'improve {metric} by'} {value_words(metric, saving)}"
+    if metric == "runtime":
+        return f"{words} and to save {f'{1000 * saving:.2g} ms' if saving < 0.01 else format_duration(saving)}"
+    return f"{words} and to improve {metric} by {value_words(metric, saving)}"
 
 
 _MARKS = {"succeeded": ("✓", ""), "failed": ("✗", "red"), "aborted": ("⊘", "yellow"), "lost": ("?", "magenta")}
