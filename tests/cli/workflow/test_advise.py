@@ -159,7 +159,9 @@ def test_the_search_counts_with_measured_run_times(
         "name: two\ntasks:\n  a: {runtime: 100s}\n"
         "  b1: {runtime: 100s, activity: b, after: [a]}\n  b2: {runtime: 100s, activity: b, after: [a]}\n"
     )
-    Path("prices.csv").write_text("API Name,Provider,CPU,Memory,Category,Price,Family\nsmall,here,1,4,general,0.1,old\n")
+    Path("prices.csv").write_text(
+        "API Name,Provider,CPU,Memory,Category,Price,Family\nsmall,here,1,4,general,0.1,old\n"
+    )
     Path("run").mkdir()
     Path("run/results.json").write_text(MEASURED)
     words = ["workflow", "advise", "w.yaml", "--csv", "prices.csv", "--max-vms", "1", "--boot", "0s", "--refine", "0"]
