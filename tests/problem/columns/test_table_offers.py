@@ -27,6 +27,11 @@ ATTRIBUTES = (
 )  # fmt: skip
 
 
+def facts(size: int) -> Sequence[dict[str, float | str]]:
+    """Facts that a machine type of some size may have."""
+    return {}, {"score": 3.0 * size}, {"score": 2, "maker": "m"}
+
+
 def table(
     seed: int, *, spot: bool = True, regions: Sequence[str] = ("us", "us-1", "us-10", "north", "")
 ) -> TableOffers:
@@ -36,7 +41,7 @@ def table(
         Offer(
             provider, f"{kind}{size}", float(size), float(size * rng.choice((2, 4))), 0.0, category=kind,
             family=rng.choice(("", kind)), arch=rng.choice(("x86_64", "arm64")), gpus=rng.choice((0, 0, 1)),
-            source="test", facts=rng.choice(({}, {"score": 3.0 * size}, {"score": 2, "maker": "m"})),
+            source="test", facts=rng.choice(facts(size)),
         )
         for provider in ("aws", "aws-eu", "gcp")
         for kind in ("c", "m")
@@ -89,7 +94,7 @@ def test_names_and_features_are_those_of_the_offers(seed: int) -> None:
     assert dict(named) == expected
     sizes = [(one.vcpu, one.memory_gib, one.key) for one in named.values()]
     assert sizes == sorted(sizes)
-    assert named.of(list(named)) == list(expected.values())
+    assert list(named.of(list(named))) == list(expected.values())
     features, others = (
         OfferFeatures("m", list(expected), given) for given in (named.of(list(named)), [*named.values()])
     )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tradewind.problem import Offer, OfferQuery
@@ -49,8 +50,8 @@ def test_a_hundred_thousand_offers_are_filtered_and_sorted_without_making_them(m
     assert len(many) == 100_000
     everything = many.matching(OfferQuery(spot=None))
     assert len(everything) == 100_000
-    prices = everything.cheapest_first().attributes("price")
-    assert prices == sorted(prices)
+    prices = np.array(everything.cheapest_first().attributes("price"), dtype=float)
+    assert (np.diff(prices) >= 0).all()
     found = many.matching(OfferQuery(vcpu=(4, 8), region=("region-3",), price=(None, 0.5)))
     made.clear()
     assert found[0].region == "region-3"

@@ -73,7 +73,7 @@ class OfferFeatures:
             ranges: The range of each feature's logarithm is added to these.
         """
         there = np.flatnonzero(np.bincount(places, minlength=len(values)))
-        facts = [values[place] for place in there]
+        facts = [values[place] for place in there.tolist()]
         kinds = set(map(type, facts))
         if type(None) in kinds or len(set(facts)) == 1:
             return []
