@@ -16,12 +16,12 @@ from tests.effort import share
 from tests.engine.ask_tell.crowd import OneOfACrowd
 
 from tradewind import Study
-from tradewind.engine.ask_tell import proposed_ahead
 from tradewind.engine.ask_tell.proposed_ahead import AheadCount
 from tradewind.engine.ask_tell.shared_study import SharedStudy
 from tradewind.errors import ConfigurationError, StudyBusyError, StudyNotFoundError
 from tradewind.problem import TrialState
 from tradewind.store.base import store_at
+from tradewind.utils.processes import Moment
 
 JOB: dict[str, Any] = {
     "name": "shared",
@@ -267,7 +267,7 @@ def test_trials_are_proposed_ahead_only_where_no_result_decides_what_is_next(url
 def test_the_number_of_proposals_ahead_follows_the_rate_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     count = AheadCount()
     for changed, seconds, worth in ((3, 0.01, 0), (16, 0.2, 40), (16, 60.0, 0), (500, 0.1, 64)):
-        monkeypatch.setattr(proposed_ahead.Moment, "ago", lambda moment, seconds=seconds: seconds)
+        monkeypatch.setattr(Moment, "ago", lambda moment, seconds=seconds: seconds)
         count.caught_up(changed)
         assert count.worth == worth
 
