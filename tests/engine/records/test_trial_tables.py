@@ -65,3 +65,11 @@ def test_a_folder_of_ray_tune_that_is_damaged(tmp_path: Path) -> None:
     (tmp_path / "t1" / "params.json").write_text('{"x": 1, "opt": {"lr": 0.1}}')
     (found,) = read_ray_trials(tmp_path)
     assert found.values == {"x": 1, "opt/lr": 0.1}
+
+
+def test_columns_that_are_named_in_words_are_parameters_and_metrics(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("learning rate,batch_size,batch-size,test accuracy,n\n0.1,4,8,0.9,3\n")
+    (found,) = read_csv_trials(table, ["learning_rate", "batch_size"], "test_accuracy")
+    assert found.values == {"learning_rate": "0.1", "batch_size": "4"}
+    assert found.metrics == {"test_accuracy": 0.9, "batch-size": 8.0, "n": 3.0}

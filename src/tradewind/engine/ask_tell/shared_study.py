@@ -434,7 +434,7 @@ class SharedStudy:
     @property
     def finished(self) -> str | None:
         """The reason why the study proposes nothing more, as of the last call, or None."""
-        return stopped.reason if (stopped := self._machine.stopped) else self._finished
+        return stopped.reason if (stopped := self._machine.stopped) else self._finished or None
 
     @property
     def store_url(self) -> str:
@@ -492,7 +492,7 @@ class SharedStudy:
         self._owed: list[ev.WriteRows] = []  # what follows from others' changes, for the next step
         self._ahead = AheadCount()
         self._read_before = 0  # changes that were read before the step
-        self._finished: str | None = None  # why, as another worker has found
+        self._finished = ""  # why, as another worker has found
         self._others_run = False  # as of the last `ask` that got nothing
         self._number = 0  # of the last change of all
         self._owners: dict[int, str | None] = {}  # of the runs that have not ended
@@ -610,7 +610,7 @@ class SharedStudy:
             self._look_who_lives(step)
 
     def _look_who_lives(self, step: SharedStep) -> None:
-        self._live, self._live_at = step.live() | {self._token}, time.monotonic()
+        self._live, self._live_at = {self._token, *step.live()}, time.monotonic()
 
     def _orphaned(self) -> list[Run]:
         """The runs that nobody has, by trial: of a worker that was not seen alive, or of an interrupted `ask`."""

@@ -7,7 +7,8 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ def read_csv_trials(path: Path, parameters: Sequence[str], metric: str) -> Itera
     """Read a CSV file with a column for each parameter.
 
     ``state``, ``runtime`` (seconds), ``cost`` (USD), ``started``, ``ended`` (seconds since the epoch) and ``reason``
-    are what they say; every other column of numbers is a metric. An empty cell is nothing. Tables that ``tradewind
+    are what they say; every other column of numbers is a metric. Names in words, ``learning rate``, are taken for
+    ``learning_rate``. An empty cell is nothing. Tables that ``tradewind
     export``, Ray Tune (``config/x``) and Optuna (``params_x``, ``value``) write are read as they are.
 
     Args:
@@ -54,6 +56,7 @@ def read_csv_trials(path: Path, parameters: Sequence[str], metric: str) -> Itera
     rows = csv.DictReader(io.StringIO(text, newline=""))
     try:
         names = _meanings([name for name in rows.fieldnames or () if name], metric)
+        names = _identifiers(names, {*parameters, metric, *_OURS})
         if not set(names.values()) & set(parameters):
             hint = f"name a column after each parameter: {', '.join(parameters)}"
             raise RecordError("its first line names no parameter of the job", hint=hint)
@@ -76,6 +79,16 @@ def _meanings(columns: Sequence[str], metric: str) -> dict[str, str]:
                 found[name] = name.removeprefix(word)
         if "" in _PREFIXES[before]:
             found.setdefault(name, name)
+    return found
+
+
+def _identifiers(names: Mapping[str, str], wanted: Set[str]) -> dict[str, str]:
+    """Take a column that is named in words, ``learning rate``, for the parameter or metric ``learning_rate``."""
+    found = dict(names)
+    for column, name in names.items():
+        plain = re.sub(r"\W+", "_", name.strip())
+        if name not in wanted and plain in wanted and plain not in found.values():
+            found[column] = plain
     return found
 
 
