@@ -332,7 +332,7 @@ def test_a_worker_may_be_told_to_stop_at_any_moment(
             eventually(lambda: len(looks) > moment or there.get(row).state == "done")
         monkeypatch.undo()
         with working(there.context):
-            assert there.ended(row).state == "done"
+            assert there.ended(row).state == "done", (there.get(row).problem, there.get(row).progress)
         assert len(there.begun()) == 1
         study = there.get(row).study_id
         assert study is not None
