@@ -109,8 +109,13 @@ def quick() -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test has a data folder of its own: no test sees the user's store, or waits for the runs of another one."""
-    monkeypatch.setenv("TRADEWIND_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("TRADEWIND_SLOTS", str(tmp_path / "places"))
-    monkeypatch.delenv("TRADEWIND_STORE", raising=False)
+def _own_home(tmp_path: Path) -> Iterator[None]:
+    """Every test has a data folder of its own: no test sees the user's store, or waits for the runs of another one.
+
+    Not with the test's own ``monkeypatch``: a test that undoes what it has patched keeps this.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRADEWIND_HOME", str(tmp_path / "home"))
+        patch.setenv("TRADEWIND_SLOTS", str(tmp_path / "places"))
+        patch.delenv("TRADEWIND_STORE", raising=False)
+        yield
