@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -189,9 +190,11 @@ def _interrupt(*given: Any) -> Any:
     raise KeyboardInterrupt
 
 
-def test_optimise_goes_on_with_the_trials_of_a_worker_that_dies(url: str) -> None:
-    with Study.open(url, {**JOB, "budget": {"trials": 3}}) as two:
-        one = Study.open(url, JOB)
+@pytest.mark.parametrize("opened", [Study.open, OneOfACrowd], ids=["proposing", "taking what is ahead"])
+def test_optimise_goes_on_with_the_trials_of_a_worker_that_dies(url: str, opened: Callable[..., SharedStudy]) -> None:
+    job = {**JOB, "budget": {"trials": 3}}
+    with opened(url, job) as two:
+        one = opened(url, job)
         (asked,) = one.ask()
         calls: list[int] = []
 
@@ -231,24 +234,6 @@ def test_what_is_proposed_ahead_goes_to_whoever_asks_and_comes_after_what_was_gi
         assert {worker.finished for worker in (one, two)} == {"the budget of 12 trials is used up"}
         assert one.trials == two.trials
         assert one.spent == two.spent
-
-
-def test_a_worker_that_never_proposes_hears_of_the_end_and_waits_for_trials_of_one_that_dies(url: str) -> None:
-    job = {**JOB, "budget": {"trials": 3}}
-    with OneOfACrowd(url, job) as two:
-        one = OneOfACrowd(url, job)
-        (asked,) = one.ask()
-        calls: list[int] = []
-
-        def function(x: int) -> float:
-            calls.append(x)
-            if len(calls) == 2:
-                one.close()
-            return float(x)
-
-        best = two.optimise(function)
-        assert best is not None and best.configuration["x"] == min(calls)
-        assert asked.configuration["x"] in calls and len(calls) == 3
 
 
 def test_trials_are_proposed_ahead_only_where_no_result_decides_what_is_next(url: str) -> None:
