@@ -261,7 +261,7 @@ FAMILIES: dict[str, Callable[[Path, str], list[Scenario]]] = {
 
 def recorded_jobs(folder: Path) -> dict[str, Scenario]:
     """The jobs of all families whose tables are there, on time and on cost."""
-    found = {}
+    found: dict[str, Scenario] = {}
     for tables, make in FAMILIES.items():
         if (folder / tables).is_dir():
             found |= {one.name: one for metric in ("runtime", "cost") for one in make(folder, metric)}

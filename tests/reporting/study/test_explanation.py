@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,8 +11,14 @@ from tests.reporting.conftest import SPEC, Build, make_trial, some_trials
 
 from tradewind.problem import Run, RunPreemption, TrialState
 from tradewind.problem.job_spec.spec import parse_spec
+from tradewind.problem.ranking import Variation
 from tradewind.reporting.study.data import StudyData
-from tradewind.reporting.study.explanation import code_versions_sentence, explain_choice, taken_runs_sentence
+from tradewind.reporting.study.explanation import (
+    code_versions_sentence,
+    explain_choice,
+    taken_runs_sentence,
+    variation_words,
+)
 from tradewind.reporting.words import percent
 from tradewind.store.base import Change, CodeVersion, Store, this_process
 
@@ -451,3 +458,9 @@ def test_runs_that_other_tenants_took_are_told_with_what_they_cost(store: Store,
     assert sentence in told
     assert "Run 1 of trial 0: $0.500, which tenant maths pays." in told
     assert [one.run_id for one in store.taken_runs(study)] == [run.run_id]
+
+
+def test_a_small_variation_is_said_without_two_vague_words() -> None:
+    data: Any = SimpleNamespace(standing=SimpleNamespace(variations=[Variation("rate", 0.004, relative=True)]))
+    (sentence,) = variation_words(data)
+    assert sentence.startswith("From run to run of one configuration the rate varies by under 1 %, so")

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.deployer.helpers import OFFER, OWNER
+from tests.deployer.helpers import OFFER, OWNER, deployer_over, drive, row
 from tests.deployer.runner.docker.helpers import Make, docker_runner, in_container, runners
 from tests.engines import require
 from tests.engines.docker import IMAGE, DockerEngine, docker  # noqa: F401  (a fixture)
@@ -39,7 +39,7 @@ from tradewind.errors import (
     TradewindError,
     UnreachableError,
 )
-from tradewind.problem import Handle, Machine, RunState, Usage
+from tradewind.problem import Fault, Handle, Machine, RunState, Usage
 
 pytestmark = pytest.mark.xdist_group("docker")
 
@@ -227,12 +227,21 @@ def test_words_of_registries(said: str, status: int, error: type[TradewindError]
     assert type(pull_error(RefusedError(said, status), "img")) is error
 
 
+def test_a_run_where_there_is_no_engine_is_over(tmp_path: Path) -> None:
+    runner = docker_runner(tmp_path, f"unix://{tmp_path / 's'}")
+    deployer = deployer_over(tmp_path, runner=runner)
+    deployer.launch(row(), in_container(tmp_path, ("true",)))
+    [*_, last] = drive(deployer)
+    assert (last.state.ended, last.fault, "does not exist" in last.reason) == (True, Fault.INFRASTRUCTURE, True)
+
+
 def test_engines_that_do_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "s"
     runner = docker_runner(tmp_path, f"unix://{path}")
     request, handle = in_container(tmp_path, ("true",)), Handle("run-1", "docker", {"owner": OWNER})
     with pytest.raises(UnreachableError, match="does not exist"):
         runner.submit(request, [])
+    assert runner.find(OWNER) == [], "it was never asked for, so that nothing is left to be given back"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         with pytest.raises(UnreachableError, match="nobody listens"):
@@ -247,8 +256,7 @@ def test_engines_that_do_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         # It takes the connection and says nothing.
         assert runner.poll([handle])["run-1"].state is RunState.EXECUTING
         assert time.monotonic() - began < 8
-    # What may run there is found in the notes, and counts as alive.
-    assert [each.run_id for each in runner.find(OWNER)] == ["run-1"]
+    assert runner.find(OWNER) == []
     runner.close()
 
 

@@ -150,6 +150,9 @@ class DockerRunner(
         address = machine_address(self.settings, far[0]) if far else default_address(self.settings)
         monitor = self._monitor(address)
         folder = str(request.folder.absolute())
+        if address.local and self._notes.read(request.owner, request.run_id) is None:
+            # What was never noted was never asked for: where there is no engine nothing is left to be given back.
+            monitor.engine.facts()
         data = self._data(request.run_id, request.owner, request.expires, folder, address)
         # The engine, or its machine, may not answer when the run is looked for.
         self._note(request.run_id, data)
