@@ -247,12 +247,9 @@ class Container(threading.Thread):
 
     def finish(self, name: str = "") -> None:
         """End all processes of a container, as its end does; without a name of the whole pod."""
-        for pid in procfs.all_pids():
+        for pid, ticks in procfs.start_times(procfs.all_pids()).items():
             if procfs.variable(pid, "POD_UID") == self.uid and name in ("", procfs.variable(pid, "POD_CONTAINER")):
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
+                procfs.send(pid, ticks, signal.SIGKILL)
 
     def stop(self, grace: float) -> None:
         """What the deletion of a pod does."""

@@ -43,16 +43,22 @@ def two(tmp_path: Path) -> Iterator[tuple[ProcessRunner, ProcessRunner]]:
     found = search(tmp_path, "one"), search(tmp_path, "other")
     yield found
     for each in found:
-        for handle in each.find(None):
+        # Not those of all owners: these are all runs of this machine, of other tests and of whoever runs them.
+        for handle in [one for name in "abcd" for one in each.find(owner_of(tmp_path, name))]:
             each.cancel(handle)
         each.close()
+
+
+def owner_of(tmp_path: Path, name: str) -> str:
+    """The owner of a run; each test has its own, since several may run at once."""
+    return f"owner-{name}-{tmp_path.name}"
 
 
 def request(tmp_path: Path, name: str, **changes: Any) -> RunRequest:
     """A run that ends when the file ``end-NAME`` is there; its study has its name."""
     words = ("sh", "-c", SHOWS, str(tmp_path / f"began-{name}"), str(tmp_path / f"end-{name}"))
     study = {"TRADEWIND_STUDY": f"study-{name}"}
-    return replace(request_for(tmp_path, words, name, offer=ALL, env=study, **changes), owner=f"owner-{name}")
+    return replace(request_for(tmp_path, words, name, offer=ALL, env=study, **changes), owner=owner_of(tmp_path, name))
 
 
 def began(tmp_path: Path, name: str) -> bool:

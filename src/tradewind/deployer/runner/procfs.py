@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 RUN_TAG = "TRADEWIND_RUN_ID"
@@ -137,6 +137,11 @@ def tree(roots: list[int]) -> list[int]:
                 known.add(child)
                 found.append(child)
     return found
+
+
+def start_times(pids: Iterable[int]) -> dict[int, int]:
+    """The start times of some processes by their pids, in clock ticks; those that are gone are left out."""
+    return {pid: seen.ticks for pid in pids if (seen := stat(pid)) is not None}
 
 
 def resident(pid: int) -> int:

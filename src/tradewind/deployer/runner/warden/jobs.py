@@ -57,7 +57,7 @@ class WatchedJob:
         self.deadline: float = time.monotonic() + wall if wall is not None else float("inf")
         self.ending: tuple[str, str] | None = None
         self.kill_at = float("inf")
-        self.members: set[int] = {self.pid}
+        self.members: dict[int, int] = procfs.start_times([self.pid])
         self.peak = 0
         self.cpu_seconds = 0.0
         self.truncated = False
@@ -78,9 +78,10 @@ class WatchedJob:
     def signal(self, number: int) -> None:
         """Send a signal to everything that belongs to the job."""
         groups = set()
-        for pid in self.members:
+        for pid, ticks in self.members.items():
             seen = procfs.stat(pid)
-            if seen is None or seen.state in "ZX":
+            # Since they were looked at, the kernel may have given the pid of one that ended to somebody else.
+            if seen is None or seen.ticks != ticks or seen.state in "ZX":
                 continue
             if seen.group not in groups and seen.group != os.getpgrp():
                 # The kernel signals a whole group at once: no fork can slip through.
@@ -256,7 +257,7 @@ class JobWatcher(ABC):
         adopted = self._adopted()
         for job in list(self.jobs.values()):
             members = procfs.tree([job.pid, *adopted.get(job.run_id, ())])
-            job.members = set(members)
+            job.members = procfs.start_times(members)
             memory = sum(map(procfs.resident, members))
             limit = job.order.get("memory_bytes")
             if memory > job.peak and len(members) > 1:
@@ -282,7 +283,8 @@ class JobWatcher(ABC):
                 job.kill_at = now + self._look_seconds
 
     def _refresh(self, job: WatchedJob) -> None:
-        job.members = set(procfs.tree([job.pid, *self._adopted().get(job.run_id, ()), *job.left()]))
+        members = procfs.tree([job.pid, *self._adopted().get(job.run_id, ()), *job.left()])
+        job.members = procfs.start_times(members)
 
     def _finish(self, job: WatchedJob) -> None:
         """Kill the processes that a job left behind, and take its end."""
@@ -295,7 +297,7 @@ class JobWatcher(ABC):
                 left = left + adopted.get("", [])
             if not left:
                 break
-            job.members = set(procfs.tree(left))
+            job.members = procfs.start_times(procfs.tree(left))
             if job.group is not None:
                 job.group.kill()
             job.signal(signal.SIGKILL)
