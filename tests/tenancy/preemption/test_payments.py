@@ -92,7 +92,8 @@ def test_what_a_cluster_that_died_had_promised_is_forgotten_when_it_begins_again
 
 
 @pytest.mark.parametrize(
-    ("holder", "seconds"), [(None, 600.0), ("a-host-that-is-gone:7:1.0@there", 0.0), ("{host}:{pid}:1.0@{there}", 600.0)]
+    ("holder", "seconds"),
+    [(None, 600.0), ("a-host-that-is-gone:7:1.0@there", 0.0), ("{host}:{pid}:1.0@{there}", 600.0)],
 )
 def test_what_a_cluster_had_promised_counts_as_long_as_it_is_held(
     world: World, holder: str | None, seconds: float
