@@ -78,7 +78,7 @@ def foreign_records(problem: Problem, trials: Iterable[ForeignTrial]) -> Iterato
         try:
             yield _record(problem, number, given, problem.space.check({**implied, **given.values}))
         except (ConfigurationError, NoOfferError) as error:
-            hint = f"{error.hint}; for None list the word None" if given.nones and error.hint else error.hint
+            hint = f"{error.hint}; for None list the word None" if "=None is not in" in error.message else error.hint
             raise RecordError(f"{given.place}: {error.message}", hint=hint) from None
 
 

@@ -98,7 +98,7 @@ def import_foreign_trials(source: str, store: Store, data_folder: Path, into: St
         if is_optuna_storage(source):
             trials = read_optuna_trials(source, problem.objective)
         elif is_ray_results(path):
-            trials = read_ray_trials(path)
+            trials = read_ray_trials(path, problem.space.names)
         else:
             trials = read_csv_trials(path, problem.space.names, problem.objective.metric)
         seen = _Noted()
