@@ -103,7 +103,7 @@ def _foreign(study: str, trial: optuna.trial.FrozenTrial, metric: str) -> Foreig
 
 
 def _said(trial: optuna.trial.FrozenTrial, value: float | None) -> str:
-    """Why a trial has no result, in words."""
+    """The reason in words that a trial has no result."""
     unfinished = trial.state.name not in _STATES
     return f"Optuna says {trial.state.name}" if value is None or unfinished else ""
 

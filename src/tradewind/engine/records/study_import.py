@@ -112,7 +112,7 @@ def import_foreign_trials(source: str, store: Store, data_folder: Path, into: St
 
 @dataclass(slots=True)
 class _Noted:
-    """What is to be said of trials that another tool has run, once they have been taken.
+    """Collects remarks about trials that another tool has run, until they have been taken.
 
     Attributes:
         unfinished: Places of those that had not ended, which are left out.

@@ -203,7 +203,7 @@ def read_ray_trials(path: Path, parameters: Sequence[str]) -> Iterator[ForeignTr
 
 
 def _ray_states(experiment: Path) -> dict[str, str]:
-    """What Ray Tune has noted last of each trial: of functions no result says that it was the last one."""
+    """The last state of each trial that Ray Tune has noted: of functions no result says that it was the last one."""
     found: dict[str, str] = {}
     for path in sorted(experiment.glob("experiment_state-*.json")):
         try:

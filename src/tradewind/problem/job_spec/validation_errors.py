@@ -159,7 +159,7 @@ def _unknown(place: KeyPath, known: Sequence[str], source: YamlSource, top: type
 
 
 def _elsewhere(place: KeyPath, top: type[BaseModel]) -> str | None:
-    """Where a key stands that is known at one other place of the document, or to other tools."""
+    """The place of a key that is known at one other place of the document, or to other tools, in words."""
     key = str(place[-1])
     if len(place) > 2:
         return None
