@@ -167,3 +167,44 @@ def test_results_of_ray_tune(spec: JobSpec, store: Store, tmp_path: Path) -> Non
     seen = trials[1].observation
     assert seen is not None
     assert (seen.objective, seen.runtime, "pid" in seen.metrics) == (1.0, 12.5, False)
+
+
+def _ray_trial(folder: Path, loss: float, **config: object) -> None:
+    """A trial of Ray Tune as its version 2.5x writes it: a function's last result does not say that it is done."""
+    folder.mkdir(parents=True)
+    head = {"loss": loss, "accuracy": 0.9, "done": False, "trial_id": folder.name, "time_total_s": 12.5}
+    document = {"n": 2, "mode": "a", **config}
+    (folder / "params.json").write_text(json.dumps(document))
+    (folder / "result.json").write_text(json.dumps({**head, "config": document}) + "\n")
+    (folder / "progress.csv").write_text(",".join(head) + "\n" + ",".join(map(str, head.values())) + "\n7.0,0.")
+
+
+@pytest.mark.parametrize("only", ["result.json", "progress.csv"])
+def test_nested_and_unended_trials_of_ray_tune(tmp_path: Path, store: Store, only: str) -> None:
+    job = JOB.replace("x: -5.0..5.0", "opt_lr: 0.0..1.0").replace("{{ x }}", "{{ opt_lr }}")
+    experiment = tmp_path / "exp"
+    for name, loss in (("5_01", 1.0), ("5_02", 2.0)):
+        _ray_trial(experiment / name, loss, opt={"lr": loss / 4})
+        for log in ("result.json", "progress.csv"):
+            if log != only:
+                (experiment / name / log).unlink()
+    state = {"trial_data": [[json.dumps({"trial_id": "5_01", "status": "TERMINATED"}), "{}"]]}
+    state["trial_data"] += [[json.dumps({"trial_id": "5_02", "status": "RUNNING"}), "{}"]]
+    (experiment / "experiment_state-1.json").write_text(json.dumps(state))
+    done = import_foreign_trials(str(experiment), store, tmp_path, new_study(parse_spec(job, base=tmp_path)))
+    assert done.notes == ["had not ended, and left out: 5_02 (Ray Tune says RUNNING)"]
+    (trial,) = store.trials(done.trials.study.id)
+    seen = trial.observation
+    assert seen is not None
+    assert (trial.configuration["opt_lr"], seen.objective, seen.runtime) == (0.25, 1.0, 12.5)
+    assert "trial_id" not in seen.metrics
+    again = import_foreign_trials(str(experiment / "5_01" / only), store, tmp_path, done.trials.study)
+    assert (again.trials.new, again.trials.known) == (0, 1), "a trial's own file is that trial"
+
+
+def test_an_id_with_an_underscore_is_no_metric(store: Store, spec: JobSpec, tmp_path: Path) -> None:
+    table = tmp_path / "runs.csv"
+    table.write_text("x,n,mode,loss,accuracy,trial_name\n1.5,4,b,2.0,0.5,5_01\n")
+    done = import_foreign_trials(str(table), store, tmp_path, new_study(spec))
+    seen = store.trials(done.trials.study.id)[0].observation
+    assert seen is not None and "trial_name" not in seen.metrics

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tradewind import plugins
+from tradewind.engine.records.foreign_trials import ForeignTrial, foreign_records
 from tradewind.engine.records.optuna_studies import (
     is_optuna_storage,
     read_optuna_trials,
@@ -17,7 +19,7 @@ from tradewind.engine.records.optuna_studies import (
 from tradewind.engine.records.study_import import import_foreign_trials
 from tradewind.engine.search_builder import build_problem, new_study
 from tradewind.errors import RecordError
-from tradewind.problem import Objective, Problem
+from tradewind.problem import Objective, Problem, TrialState
 from tradewind.problem.job_spec.spec import JobSpec, parse_spec
 from tradewind.store.base import Store
 from tradewind.utils.paths import store_url
@@ -76,7 +78,7 @@ def test_there_and_back_again(ending: str, spec: JobSpec, problem: Problem, tmp_
     trials = store.trials(done.trials.study.id)
     assert [trial.state.value for trial in trials] == ["succeeded", "failed", "aborted", "succeeded", "succeeded"]
     out = tmp_path / f"back.{ending}"
-    assert write_optuna_study(out, "back", problem, trials) == 5
+    assert write_optuna_study(out, "back", problem, trials) == (5, [])
     ours = list(read_optuna_trials(str(out), problem.objective))
     assert len(ours) == 5
     storage: Any = f"sqlite:///{out}"
@@ -90,6 +92,52 @@ def test_there_and_back_again(ending: str, spec: JobSpec, problem: Problem, tmp_
         assert abs((one.datetime_complete - other.datetime_complete).total_seconds()) < 0.01
     back.sampler = optuna.samplers.TPESampler(seed=1)
     assert set(back.ask(theirs.trials[0].distributions).params) == {"x", "n", "mode", "rate"}, "it can go on there"
+
+
+def test_none_and_trials_that_have_not_ended(tmp_path: Path) -> None:
+    """None is the word here and None again there; who has not ended is left out by number."""
+    choices = [None, "x", 1, True]
+    distributions = {"mode": optuna.distributions.CategoricalDistribution(choices)}
+    file = tmp_path / "optuna.log"
+    journal = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(file)))
+    study = optuna.create_study(storage=journal, study_name="mine")
+    for mode in choices:
+        made = optuna.trial.create_trial(params={"mode": mode}, distributions=distributions, value=1.0)
+        study.add_trial(made)
+    study.ask(distributions)
+    study.enqueue_trial({"mode": "x"})
+    job = JOB.replace("x: -5.0..5.0, n: 2..8 step 3, mode: [a, 1, true], rate: 0.0..1.0 step 0.25", "mode: {}")
+    job = job.replace("echo {{ x }} {{ n }} {{ mode }} {{ rate }}", "echo {{ mode }}")
+    words = parse_spec(job.replace("mode: {}", "mode: [None, x, 1, true]"), base=tmp_path)
+    store: Store = plugins.create("store", "sql", {}, url=store_url())
+    done = import_foreign_trials(str(file), store, tmp_path, new_study(words))
+    assert (done.trials.new, done.trials.unfinished) == (4, 2)
+    assert done.notes == [
+        "had not ended, and left out: trial 4 (Optuna says RUNNING), trial 5 (Optuna says WAITING)",
+        "mode is None in 1 trial: the job has the word None for it",
+    ]
+    trials = store.trials(done.trials.study.id)
+    assert trials[0].configuration["mode"] == "None"
+    running = replace(trials[1], number=9, state=TrialState.RUNNING, observation=None)
+    out = tmp_path / "back.log"
+    assert write_optuna_study(out, "back", build_problem(words, tmp_path), [*trials, running]) == (4, [9])
+    journal = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(out)))
+    back = optuna.load_study(study_name="back", storage=journal).trials
+    assert [(one.params, one.distributions) for one in back] == [({"mode": mode}, distributions) for mode in choices]
+    without = parse_spec(job.replace("mode: {}", "mode: [x, 1, true]"), base=tmp_path)
+    with pytest.raises(RecordError, match=r"trial 0: mode=None is not in the space .*for None list the word None\)"):
+        import_foreign_trials(str(file), store, tmp_path, new_study(without))
+
+
+def test_the_word_none_of_a_study_of_ours_stays_a_word(tmp_path: Path) -> None:
+    problem = build_problem(parse_spec(JOB.replace("a, 1", "None, 1"), base=tmp_path), tmp_path)
+    given = ForeignTrial("r", "line 2", {"x": 1.0, "n": 2, "mode": "None", "rate": 0.5}, metrics={"loss": 1.0})
+    store: Store = plugins.create("store", "sql", {}, url=store_url())
+    row = new_study(parse_spec(JOB.replace("a, 1", "None, 1"), base=tmp_path))
+    study = store.import_records(row, foreign_records(problem, [given])).study
+    write_optuna_study(tmp_path / "o.log", "back", problem, store.trials(study.id))
+    journal = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(tmp_path / "o.log")))
+    assert optuna.load_study(study_name="back", storage=journal).trials[0].params["mode"] == "None"
 
 
 def test_what_cannot_be_read_is_said_in_a_line(tmp_path: Path) -> None:

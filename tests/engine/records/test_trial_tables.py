@@ -58,13 +58,16 @@ def test_a_folder_of_ray_tune_that_is_damaged(tmp_path: Path) -> None:
     (tmp_path / "t1" / "result.json").write_text("nonsense\n")
     assert is_ray_results(tmp_path)
     with pytest.raises(RecordError, match=r"t1/result\.json has no result"):
-        list(read_ray_trials(tmp_path))
+        list(read_ray_trials(tmp_path, []))
     (tmp_path / "t1" / "result.json").write_text('{"loss": 1}\n')
-    with pytest.raises(RecordError, match="t1: its configuration cannot be read"):
-        list(read_ray_trials(tmp_path))
+    with pytest.raises(RecordError, match="t1: params.json cannot be read"):
+        list(read_ray_trials(tmp_path, []))
     (tmp_path / "t1" / "params.json").write_text('{"x": 1, "opt": {"lr": 0.1}}')
-    (found,) = read_ray_trials(tmp_path)
+    (found,) = read_ray_trials(tmp_path, [])
     assert found.values == {"x": 1, "opt/lr": 0.1}
+    (tmp_path / "experiment_state-1.json").write_text('{"trial_data": [7]}')
+    with pytest.raises(RecordError, match=r"experiment_state-1\.json is of a version that is not known"):
+        list(read_ray_trials(tmp_path, []))
 
 
 def test_columns_that_are_named_in_words_are_parameters_and_metrics(tmp_path: Path) -> None:

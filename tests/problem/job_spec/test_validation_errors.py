@@ -19,6 +19,13 @@ WRONG = [
     # what is added at the end, from line 7 on, and what is said about it
     ("budgte: {}", "job.yaml:7: unknown key 'budgte' (did you mean 'budget'?)"),
     ("zzz: {}", "job.yaml:7: unknown key 'zzz' (known keys: name, job, space, where, offers,"),
+    ("trials: 4", "job.yaml:7: unknown key 'trials' (it stands in budget: write budget: {trials: ...})"),
+    ("vcpu: 4", "job.yaml:7: unknown key 'vcpu' (it stands in offers: write offers: {vcpu: ...})"),
+    ("low: 4", "job.yaml:7: unknown key 'low' (known keys: name, job,"),
+    ("n_trials: 4", "job.yaml:7: unknown key 'n_trials' (write budget: {trials: ...})"),
+    ("sampler: tpe", "job.yaml:7: unknown key 'sampler' (write searcher)"),
+    ("budget: {deadline: 1h}", "unknown key 'deadline' in budget (it stands in constraints: write constraints: {"),
+    ("budget: {parallel: 2}", "unknown key 'parallel' in budget (parallel stands at the top, not in budget)"),
     ("budget:\n  dollar: 1", "job.yaml:8: unknown key 'dollar' in budget (did you mean 'dollars'?)"),
     ("budget: {dollars: 0}", "job.yaml:7: budget.dollars: 0 is no amount to spend"),
     ("budget: {dollars: -1}", "job.yaml:7: budget.dollars: -1 is not an amount of money"),

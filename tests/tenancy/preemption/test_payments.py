@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.tenancy.world import World
 from tradewind.engine.search_builder import study_document
 from tradewind.errors import QuotaError
 from tradewind.problem.job_spec.spec import JobSpec, parse_spec
+from tradewind.store.base import this_process
 from tradewind.store.clusters.cluster_store import JobRow, TenantRow
 from tradewind.tenancy.events import PreemptRun
 from tradewind.tenancy.preemption.payments import PreemptionPayments
@@ -34,6 +36,8 @@ budget: {{dollars: {}}}
 def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path)
     made.store.set_tenant(TAKER)
+    for cluster in ("default", "second"):
+        made.store.hold(cluster, this_process(), 600.0, {})
     with closing(made.store), closing(made.studies):
         yield made
 
@@ -85,6 +89,26 @@ def test_what_a_cluster_that_died_had_promised_is_forgotten_when_it_begins_again
     assert world.store.spending("B")[1] == pytest.approx(0.7), "what others have promised stays"
     PreemptionPayments(world.store, "default", grace=0.0).begin()
     assert world.store.spending("B")[1] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("holder", "seconds"),
+    [(None, 600.0), ("a-host-that-is-gone:7:1.0@there", 0.0), ("{host}:{pid}:1.0@{there}", 600.0)],
+)
+def test_what_a_cluster_had_promised_counts_as_long_as_it_is_held(
+    world: World, holder: str | None, seconds: float
+) -> None:
+    """One that was let go of, one whose time ran out on another host, and one whose process is dead."""
+    token = world.store.hold("third", this_process(), 600.0, {})
+    assert why(PreemptionPayments(world.store, "third", grace=0.0), 0, 0.7) == ""
+    assert why(PreemptionPayments(world.store, "second", grace=0.0), 0, 0.1) == ""
+    assert world.store.spending("B")[1] == pytest.approx(0.8)
+    world.store.release("third", token)
+    if holder is not None:
+        host, pid, _, there = re.split("[:@]", this_process())
+        world.store.hold("third", holder.format(host=host, pid=pid, there=there), seconds, {})
+    assert world.store.spending("B")[1] == pytest.approx(0.1), "what a live one has promised stays"
+    assert submit(world, "x", 0.85).state == "queued"
 
 
 def test_what_is_promised_between_the_look_and_the_entry_of_a_search_is_seen(

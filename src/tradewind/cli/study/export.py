@@ -278,8 +278,11 @@ def _write_optuna(store: Store, study_id: int, out: Path) -> int:
     problem = build_problem(JobSpec.from_json(row.spec), data_folder())
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".tradewind-") as folder:
         part = Path(folder) / out.name
-        count = write_optuna_study(part, row.name, problem, store.trials(study_id))
+        count, left = write_optuna_study(part, row.name, problem, store.trials(study_id))
         part.rename(out)
+    if left:
+        numbers = ", ".join(map(str, left[:_SHOWN])) + (", ..." if len(left) > _SHOWN else "")
+        typer.echo(f"tradewind: had not ended, and left out: trial{'s' if len(left) > 1 else ''} {numbers}", err=True)
     return count
 
 

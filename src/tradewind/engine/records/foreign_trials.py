@@ -11,6 +11,12 @@ from tradewind.errors import ConfigurationError, NoOfferError, RecordError
 from tradewind.problem import COST, RUNTIME, Configuration, Problem, Proposal, Run, RunState, Trial, TrialState
 from tradewind.store.studies.records import trial_record
 
+NONES = "none"
+"""What a proposal says of an imported trial (`Proposal.why`): names of the parameters that were None, with spaces.
+
+A job has no None: the word stands for it, and an export tells the two apart by this.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignTrial:
@@ -41,6 +47,11 @@ class ForeignTrial:
     ended: float | None = None
 
     @property
+    def nones(self) -> list[str]:
+        """Names of the parameters that are None."""
+        return [name for name, value in self.values.items() if value is None]
+
+    @property
     def timeless(self) -> bool:
         """True where nothing says how long a trial took that came to its end."""
         said = RUNTIME in self.metrics or self.runtime is not None
@@ -67,7 +78,8 @@ def foreign_records(problem: Problem, trials: Iterable[ForeignTrial]) -> Iterato
         try:
             yield _record(problem, number, given, problem.space.check({**implied, **given.values}))
         except (ConfigurationError, NoOfferError) as error:
-            raise RecordError(f"{given.place}: {error.message}", hint=error.hint) from None
+            hint = f"{error.hint}; for None list the word None" if "=None is not in" in error.message else error.hint
+            raise RecordError(f"{given.place}: {error.message}", hint=hint) from None
 
 
 def _record(problem: Problem, number: int, given: ForeignTrial, configuration: Configuration) -> Mapping[str, Any]:
@@ -77,7 +89,7 @@ def _record(problem: Problem, number: int, given: ForeignTrial, configuration: C
     begun = given.started if given.started is not None else given.ended
     trial = Trial(
         number,
-        Proposal(configuration),
+        Proposal(configuration, why={NONES: " ".join(given.nones)} if given.nones else {}),
         offer,
         TrialState.PENDING,
         problem.key_of(offer, configuration),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tradewind.engine.records.foreign_trials import ForeignTrial
+from tradewind.engine.records.foreign_trials import NONES, ForeignTrial
 from tradewind.errors import RecordError
 from tradewind.problem import COST, RUNTIME, Float, Integer, Nodes, Objective, Problem, Trial, TrialState
 from tradewind.utils.dependencies import require_package
@@ -96,10 +96,16 @@ def _foreign(study: str, trial: optuna.trial.FrozenTrial, metric: str) -> Foreig
         metrics,
         runtime,
         metrics.get(COST),
-        str(trial.user_attrs.get("reason", "")) or (f"Optuna says {trial.state.name}" if value is None else ""),
+        str(trial.user_attrs.get("reason", "")) or _said(trial, value),
         None if begun is None else begun.timestamp(),
         None if ended is None else ended.timestamp(),
     )
+
+
+def _said(trial: optuna.trial.FrozenTrial, value: float | None) -> str:
+    """The reason in words that a trial has no result."""
+    unfinished = trial.state.name not in _STATES
+    return f"Optuna says {trial.state.name}" if value is None or unfinished else ""
 
 
 def _open(source: str) -> optuna.Study:
@@ -140,10 +146,11 @@ def _storage(address: str) -> Any:
     return RDBStorage(f"sqlite:///{address}")
 
 
-def write_optuna_study(path: Path, name: str, problem: Problem, trials: Iterable[Trial]) -> int:
+def write_optuna_study(path: Path, name: str, problem: Problem, trials: Iterable[Trial]) -> tuple[int, list[int]]:
     """Write the trials of a study as an Optuna study of that name.
 
-    Metrics become user attributes, runs that were cut short pruned trials; trials that have not ended are left out.
+    Metrics become user attributes, runs that were cut short pruned trials; trials that have not ended are left out. The
+    word None of a parameter is Python's None again where it was in trials that were imported.
 
     Args:
         path: The file: a journal of Optuna with the ending ``.log`` or ``.journal``, which is written quickly, or else
@@ -153,7 +160,7 @@ def write_optuna_study(path: Path, name: str, problem: Problem, trials: Iterable
         trials: Its trials.
 
     Returns:
-        How many trials were written.
+        How many trials were written, and the numbers of those that are left out.
 
     Raises:
         MissingProgramError: Optuna is not installed.
@@ -163,17 +170,21 @@ def write_optuna_study(path: Path, name: str, problem: Problem, trials: Iterable
     import optuna
     from optuna.trial import create_trial
 
-    distributions = {p.name: _distribution(p) for p in problem.space.parameters}
+    trials = list(trials)
+    nones = {name for trial in trials for name in str(trial.proposal.why.get(NONES, "")).split()}
+    distributions = {p.name: _distribution(p, none=p.name in nones) for p in problem.space.parameters}
     with _quiet():
         storage = _storage(str(path))
         if isinstance(storage, optuna.storages.RDBStorage):
             _hurry(storage)
         study = optuna.create_study(storage=storage, study_name=name, direction=_GOALS[problem.objective.goal])
-        written = 0
+        left: list[int] = []
         for trial in trials:
             if (state := _optuna_state(trial)) is None:
+                left.append(trial.number)
                 continue
-            values, value = dict(trial.configuration), _value(trial, problem.objective.metric)
+            values = {name: _none(value) if name in nones else value for name, value in trial.configuration.items()}
+            value = _value(trial, problem.objective.metric)
             seen = trial.observation
             step = int(seen.metrics.get("step", 0)) if seen is not None else 0
             try:
@@ -190,8 +201,7 @@ def write_optuna_study(path: Path, name: str, problem: Problem, trials: Iterable
             frozen.datetime_start = _moment(trial.started if trial.started is not None else trial.created)
             frozen.datetime_complete = _moment(trial.ended) or frozen.datetime_start
             study.add_trial(frozen)
-            written += 1
-    return written
+    return len(trials) - len(left), left
 
 
 def _hurry(storage: optuna.storages.RDBStorage) -> None:
@@ -234,8 +244,13 @@ def _attributes(trial: Trial) -> dict[str, Any]:
     return {**figures, "feasible": seen.feasible, **({"reason": seen.reason} if seen.reason else {})}
 
 
-def _distribution(parameter: Any) -> optuna.distributions.BaseDistribution:
-    """Optuna's distribution of a parameter's own values."""
+def _none(value: Any) -> Any:
+    """Python's None for the word."""
+    return None if value == "None" else value
+
+
+def _distribution(parameter: Any, *, none: bool) -> optuna.distributions.BaseDistribution:
+    """Optuna's distribution of a parameter's own values; with ``none`` the word None among them is Python's None."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if isinstance(parameter, Float):
@@ -246,7 +261,8 @@ def _distribution(parameter: Any) -> optuna.distributions.BaseDistribution:
         log = parameter.log and parameter.step == 1
         return IntDistribution(int(parameter.low), parameter.greatest, log=log, step=parameter.step)
     levels: Mapping[int, Any] = {i: parameter.level(i) for i in range(int(parameter.count))}
-    return CategoricalDistribution([int(v) if isinstance(parameter, Nodes) else v for v in levels.values()])
+    choices = [int(v) if isinstance(parameter, Nodes) else v for v in levels.values()]
+    return CategoricalDistribution([_none(choice) for choice in choices] if none else choices)
 
 
 def _moment(seconds: float | None) -> datetime.datetime | None:

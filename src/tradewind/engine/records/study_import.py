@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,7 @@ from tradewind.utils.log_copies import check_copies, write_copies
 from tradewind.utils.units import count
 
 _HOLD_SECONDS = 600.0
+_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,31 +98,54 @@ def import_foreign_trials(source: str, store: Store, data_folder: Path, into: St
         if is_optuna_storage(source):
             trials = read_optuna_trials(source, problem.objective)
         elif is_ray_results(path):
-            trials = read_ray_trials(path)
+            trials = read_ray_trials(path, problem.space.names)
         else:
             trials = read_csv_trials(path, problem.space.names, problem.objective.metric)
-        unfinished: list[ForeignTrial] = []
-        timeless: list[ForeignTrial] = []
-        taken = _put(store, into, foreign_records(problem, _ended(trials, unfinished, timeless)))
-        many = f"{count(len(timeless), 'trial')} without a run time: it counts as 0 s"
-        notes = [f"{many} (in a CSV file the column runtime has it, in seconds)"] if timeless else []
-        return StudyImport(replace(taken, unfinished=len(unfinished)), not into.id, notes)
+        seen = _Noted()
+        taken = _put(store, into, foreign_records(problem, seen.ended(trials)))
+        return StudyImport(replace(taken, unfinished=len(seen.unfinished)), not into.id, seen.notes())
     except RecordError as error:
         if error.file is None:
             raise RecordError(error.message, hint=error.hint, file=without_password(source)) from None
         raise
 
 
-def _ended(
-    trials: Iterable[ForeignTrial], unfinished: list[ForeignTrial], timeless: list[ForeignTrial]
-) -> Iterator[ForeignTrial]:
-    """The trials that have ended; the others are put on one list, and those of no known time on another."""
-    for each in trials:
-        if each.state == "unfinished":
-            unfinished.append(each)
-            continue
-        timeless += [each] if each.timeless else []
-        yield each
+@dataclass(slots=True)
+class _Noted:
+    """Collects remarks about trials that another tool has run, until they have been taken.
+
+    Attributes:
+        unfinished: Places of those that had not ended, which are left out.
+        timeless: How many have no known run time.
+        nones: How many have None, by parameter.
+    """
+
+    unfinished: list[str] = field(default_factory=list)
+    timeless: int = 0
+    nones: Counter[str] = field(default_factory=Counter)
+
+    def ended(self, trials: Iterable[ForeignTrial]) -> Iterator[ForeignTrial]:
+        """The trials that have ended."""
+        for each in trials:
+            if each.state == "unfinished":
+                self.unfinished.append(f"{each.place} ({each.reason})" if each.reason else each.place)
+                continue
+            self.timeless += each.timeless
+            self.nones.update(each.nones)
+            yield each
+
+    def notes(self) -> list[str]:
+        """The sentences about them."""
+        found = []
+        if self.timeless:
+            many = f"{count(self.timeless, 'trial')} without a run time: it counts as 0 s"
+            found.append(f"{many} (in a CSV file the column runtime has it, in seconds)")
+        if self.unfinished:
+            more = ", ..." if len(self.unfinished) > _SHOWN else ""
+            found.append(f"had not ended, and left out: {', '.join(self.unfinished[:_SHOWN])}{more}")
+        for name, many_ in self.nones.items():
+            found.append(f"{name} is None in {count(many_, 'trial')}: the job has the word None for it")
+        return found
 
 
 def is_foreign(source: str) -> bool:

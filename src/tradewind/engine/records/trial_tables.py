@@ -104,7 +104,7 @@ def _row(cells: Mapping[str, str], place: str, run_id: str, parameters: Sequence
     for name, text in cells.items():
         if text and name not in parameters and name not in _OURS:
             try:
-                metrics[name] = float(text)
+                metrics[name] = _figure(text)
             except ValueError:
                 continue  # a note, a date
     return ForeignTrial(
@@ -121,6 +121,13 @@ def _row(cells: Mapping[str, str], place: str, run_id: str, parameters: Sequence
     )
 
 
+def _figure(text: str) -> float:
+    """As ``float``, for which 54329_00001, a trial of Ray Tune, is a number, too."""
+    if "_" in text:
+        raise ValueError
+    return float(text)
+
+
 def _number(cells: Mapping[str, str], name: str, place: str) -> float | None:
     text = cells.get(name, "")
     if not text:
@@ -134,45 +141,77 @@ def _number(cells: Mapping[str, str], name: str, place: str) -> float | None:
     return value
 
 
-def is_ray_results(folder: Path) -> bool:
-    """Test that a folder has results of Ray Tune: a ``result.json`` for each trial."""
-    return folder.is_dir() and next(folder.glob("*/result.json"), None) is not None
+_LOGS = ("result.json", "progress.csv")
+"""Files of which Ray Tune writes at least one for each trial."""
 
 
-def read_ray_trials(folder: Path) -> Iterator[ForeignTrial]:
-    """Read the results of Ray Tune: of each trial the last line of its ``result.json``.
+def is_ray_results(path: Path) -> bool:
+    """Test that a folder has results of Ray Tune, or is such a file of one trial."""
+    return bool(_trial_folders(path))
 
-    Nested parts of a configuration are named with a slash between (``optimizer/lr``), as Ray Tune does. A trial with
-    an ``error.txt`` has failed. Ray Tune does not say in these files which trials a scheduler has stopped early.
+
+def _trial_folders(path: Path) -> list[Path]:
+    """The folders of trials: those of an experiment, the one that was named, or the one of the file that was."""
+    if path.is_file() and path.name in _LOGS and path.with_name("params.json").is_file():
+        return [path.parent]
+    if any((path / log).is_file() for log in _LOGS):
+        return [path]
+    return sorted({found.parent for log in _LOGS for found in path.glob(f"*/{log}")}) if path.is_dir() else []
+
+
+def read_ray_trials(path: Path, parameters: Sequence[str]) -> Iterator[ForeignTrial]:
+    """Read the results of Ray Tune: of each trial the last line of its ``result.json``, or else ``progress.csv``.
+
+    Nested parts of a configuration, ``optimizer: {lr}``, are the parameter ``optimizer_lr``. A trial with an
+    ``error.txt`` has failed; one that the experiment's state does not call ended has not. Ray Tune does not say in
+    these files which trials a scheduler has stopped early.
 
     Args:
-        folder: The folder of the experiment.
+        path: The folder of the experiment or of one trial, or one of a trial's two files.
+        parameters: Names of the parameters.
 
     Raises:
         RecordError: A file is damaged; it is named.
     """
-    for path in sorted(folder.glob("*/result.json")):
-        place = path.parent.name
-        last = _last_result(path, place)
-        broken = path.with_name("error.txt").exists()
+    folders = _trial_folders(path)
+    states = _ray_states(folders[0].parent) if folders else {}
+    for folder in folders:
+        place = folder.name
+        last = _last_result(folder, place)
+        broken = (folder / "error.txt").exists()
         config = last.get("config")
         if not isinstance(config, Mapping):
-            config = _json(path.with_name("params.json"), place)
+            config = _json(folder / "params.json", place)
+        said = states.get(str(last.get("trial_id")), "TERMINATED" if last else "")
         ended = last.get("timestamp")
         runtime = last.get("time_total_s")
         metrics = {name: float(value) for name, value in _flat(last).items() if _is_figure(name, value)}
+        flat = _flat(config)
+        names = _identifiers({name: name for name in flat}, set(parameters))
         yield ForeignTrial(
             f"ray-{last.get('trial_id') or place}",
             place,
-            _flat(config),
-            "failed" if broken else "succeeded" if last else "unfinished",
+            {names[name]: value for name, value in flat.items()},
+            "failed" if broken else "succeeded" if said in ("TERMINATED", "ERROR") else "unfinished",
             metrics,
             float(runtime) if isinstance(runtime, int | float) else None,
             None,
-            "it has an error.txt" if broken else "",
+            "it has an error.txt" if broken else f"Ray Tune says {said}" if said not in ("", "TERMINATED") else "",
             None,
             float(ended) if isinstance(ended, int | float) else None,
         )
+
+
+def _ray_states(experiment: Path) -> dict[str, str]:
+    """The last state of each trial that Ray Tune has noted: of functions no result says that it was the last one."""
+    found: dict[str, str] = {}
+    for path in sorted(experiment.glob("experiment_state-*.json")):
+        try:
+            trials = [json.loads(entry[0]) for entry in _json(path, experiment.name).get("trial_data", ())]
+            found |= {str(trial["trial_id"]): str(trial["status"]) for trial in trials}
+        except (LookupError, TypeError, ValueError):
+            raise RecordError(f"{experiment.name}: {path.name} is of a version that is not known") from None
+    return found
 
 
 _RAYS_OWN = frozenset({
@@ -192,8 +231,11 @@ def _flat(given: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return found
 
 
-def _last_result(path: Path, place: str) -> Mapping[str, Any]:
+def _last_result(folder: Path, place: str) -> Mapping[str, Any]:
     """The last whole line: a trial that was killed may have left half of one."""
+    path = folder / "result.json"
+    if not path.is_file():
+        return _last_row(folder / "progress.csv")
     lines = [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     for line in reversed(lines):
         try:
@@ -207,11 +249,28 @@ def _last_result(path: Path, place: str) -> Mapping[str, Any]:
     return {}
 
 
+def _last_row(path: Path) -> Mapping[str, Any]:
+    """The last whole row of a table; cells that are numbers as such."""
+    found: dict[str, Any] = {}
+    with path.open(encoding="utf-8", errors="replace", newline="") as stream:
+        for row in csv.DictReader(stream):
+            if None not in row.values():
+                found = row
+    return {name: _number_or_text(cell) for name, cell in found.items() if cell}
+
+
+def _number_or_text(cell: str) -> float | str:
+    try:
+        return _figure(cell)
+    except ValueError:
+        return cell
+
+
 def _json(path: Path, place: str) -> Mapping[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise RecordError(f"{place}: its configuration cannot be read: {error}") from None
+        raise RecordError(f"{place}: {path.name} cannot be read: {error}") from None
     if not isinstance(found, Mapping):
-        raise RecordError(f"{place}/params.json is no mapping")
+        raise RecordError(f"{place}/{path.name} is no mapping")
     return found

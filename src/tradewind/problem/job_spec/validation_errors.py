@@ -32,6 +32,19 @@ _ELSEWHERE = {
 }
 """What a file is that has such a key, and which command takes it."""
 
+_NUMBER, _SPACE, _SEARCHER = "budget: {trials: ...}", "space", "searcher"
+_OF_OTHER_TOOLS = {
+    **dict.fromkeys(("n_trials", "num_trials", "max_trials", "num_samples", "max_evals"), _NUMBER),
+    **dict.fromkeys(("n_jobs", "max_concurrent_trials", "parallel_trials"), "parallel"),
+    **dict.fromkeys(("search_space", "param_space", "params"), _SPACE),
+    **dict.fromkeys(("sampler", "search_alg", "algorithm"), _SEARCHER),
+    **dict.fromkeys(("pruner", "scheduler"), "early_stop"),
+    **dict.fromkeys(("minimize", "direction", "metric"), "objective: {minimise: ...}"),
+    "maximize": "objective: {maximise: ...}",
+    "timeout": "budget: {hours: ...}, or constraints: {deadline: ...} for one run",
+}
+"""What other tools call a key of the job YAML, and where it stands here."""
+
 
 def first_error(errors: Sequence[SpecError]) -> SpecError:
     """The error to show: the one that stands first in the file; it says how many others there are."""
@@ -73,7 +86,7 @@ def _one(details: Mapping[str, Any], model: type[BaseModel], source: YamlSource,
     if kind == "tradewind":
         return source.error(place, f"{label}: {context['message']}", context["hint"] or None)
     if kind == "extra_forbidden":
-        return _unknown(place, _known_keys(model, loc[:-1]), source)
+        return _unknown(place, _known_keys(model, loc[:-1]), source, None if prefix else model)
     if (wrong := _wrong_length(kind, loc, model, got)) is not None:
         at = loc[:-1] if kind == "missing" else loc
         return source.error(place, f"{label}: {wrong}", _needed(model, at))
@@ -134,14 +147,33 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _unknown(place: KeyPath, known: Sequence[str], source: YamlSource) -> SpecError:
+def _unknown(place: KeyPath, known: Sequence[str], source: YamlSource, top: type[BaseModel] | None) -> SpecError:
     where = ".".join(str(piece) for piece in place[:-1])
     message = f"unknown key {str(place[-1])!r}" + (f" in {where}" if where else "")
     if not where and place[-1] in _ELSEWHERE:
         return source.error(place, message, _ELSEWHERE[str(place[-1])].format(file=source.file))
     if re.fullmatch(r"\d{3}", str(place[-1])):
         return source.error(place, message, "a comma ends a value between { and }: write 1000, or one key a line")
-    return source.error(place, message, did_you_mean(str(place[-1]), known, "known keys:"))
+    elsewhere = _elsewhere(place, top) if top is not None else None
+    return source.error(place, message, elsewhere or did_you_mean(str(place[-1]), known, "known keys:"))
+
+
+def _elsewhere(place: KeyPath, top: type[BaseModel]) -> str | None:
+    """The place of a key that is known at one other place of the document, or to other tools, in words."""
+    key = str(place[-1])
+    if len(place) > 2:
+        return None
+    if len(place) == 2 and key in top.model_fields:
+        return f"{key} stands at the top, not in {place[0]}"
+    owners = [
+        name
+        for name, field in top.model_fields.items()
+        if name != place[0] and typing.get_origin(field.annotation) not in (dict, list)  # there users give the names
+        if any(key in each.model_fields for each in _models(field.annotation))
+    ]
+    if len(owners) == 1:
+        return f"it stands in {owners[0]}: write {owners[0]}: {{{key}: ...}}"
+    return f"write {_OF_OTHER_TOOLS[key]}" if len(place) == 1 and key in _OF_OTHER_TOOLS else None
 
 
 def _needed(model: type[BaseModel], loc: KeyPath) -> str | None:

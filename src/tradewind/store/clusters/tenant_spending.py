@@ -9,9 +9,11 @@ from dataclasses import asdict, dataclass
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from tradewind.store import holders
 from tradewind.store.clusters.rows import OPEN_JOB_STATES
 from tradewind.store.service.request_queries import CLAIM_LOCK, HELD
-from tradewind.store.sql.schema import cluster_jobs, preemption_promises, requests, runs
+from tradewind.store.sql.leases import CLUSTER_LEASES
+from tradewind.store.sql.schema import cluster_jobs, clusters, leases, preemption_promises, requests, runs
 from tradewind.store.studies.rows import ENDED_RUN_STATES, WAS_TAKEN
 
 _TENANT: sa.BindParameter[str] = sa.bindparam("tenant")
@@ -40,6 +42,13 @@ _taken_runs = sa.select(
     runs.c.study_id.in_(sa.select(_job.study_id).where(_job.study_id.is_not(None))),
     runs.c.state.not_in(ENDED_RUN_STATES) | (runs.c.state == "cancelled"),
     WAS_TAKEN,
+)
+
+_promised_by = clusters.join(preemption_promises, preemption_promises.c.cluster == clusters.c.name)
+_promises = (
+    sa.select(preemption_promises, leases.c.holder, leases.c.expires)
+    .select_from(_promised_by.join(leases, CLUSTER_LEASES.of_row))
+    .where(preemption_promises.c.tenant == _TENANT)
 )
 
 STUDIES_OF_REQUESTS = sa.select(_request.tenant, _request.study_id).order_by(_request.id)
@@ -98,7 +107,8 @@ def spent_by_searches(connection: Connection, tenant: str) -> dict[int, float]:
 def spent_on_preemptions(connection: Connection, tenant: str) -> float:
     """USD of runs of others that a tenant took and pays; one that is not gone yet counts with what it may cost.
 
-    So does one whose search has not noted yet that it is taken, with what was promised for it.
+    So does one whose search has not noted yet that it is taken, with what was promised for it, as long as the cluster
+    that takes it is held: nobody takes the runs of one that has ended.
     """
     total, noted = 0.0, set()
     for study, trial, state, cost, reserved, details in connection.execute(_taken_runs):
@@ -107,9 +117,9 @@ def spent_on_preemptions(connection: Connection, tenant: str) -> float:
             ended = state in ENDED_RUN_STATES
             total += taken["cost"] if ended else max(cost, reserved)
             noted |= set() if ended else {(study, trial)}
-    promised = sa.select(preemption_promises).where(preemption_promises.c.tenant == tenant)
-    for row in connection.execute(promised):
-        total += 0.0 if (row.study_id, row.trial) in noted else row.dollars
+    for row in connection.execute(_promises, {"tenant": tenant}):
+        held = holders.live_holder(row.holder, row.expires) is not None
+        total += row.dollars if held and (row.study_id, row.trial) not in noted else 0.0
     return total
 
 
