@@ -170,7 +170,11 @@ def test_what_a_run_measured_is_shown_and_a_range_of_one_value_is_none() -> None
     result = {"metrics": {"rate": 48.0, "exit_code": 0.0, "runtime": 0.1877, "cost": 2.35e-06}}
     plan = {"predicted": {"cost": 0.5, "cost_low": 0.5, "cost_high": 0.5}}
     row = request("done", ended=9_200.0, progress={"result": result}, plan=plan)
-    assert view_request(row, NOW).measured == [("rate", "48"), ("Run time", "0.19 s"), ("Cost", "$2.35 per 1,000,000 runs")]
+    assert view_request(row, NOW).measured == [
+        ("rate", "48"),
+        ("Run time", "0.19 s"),
+        ("Cost", "$2.35 per 1,000,000 runs"),
+    ]
     assert [line.range for line in compare_predictions(row, [])] == [""]
 
 
