@@ -83,6 +83,8 @@ def test_the_first_line_says_what_ends_the_search(tmp_path: Path) -> None:
     share = "The search stops when another trial is not expected to improve the best by"
     assert words(timed) == f"{share} 1 % (least_improvement: {never}; value: $2/h weighs it by money)."
     assert words("objective: {maximise: accuracy}\nleast_improvement: 2%") == f"{share} 2 %."
+    spec = parse_spec(JOB + "searcher: random", base=tmp_path)
+    assert ending_words(spec, advice=False) == f"{money} 100 runs."
     for silent in ("stop: never", "searcher: exhaustive", "searcher: ernest"):
         assert words(silent) == ""
     assert words(timed + "stop: never") == ""

@@ -46,6 +46,22 @@ def test_asking_and_telling_finds_the_optimum_and_stores_every_trial() -> None:
         assert again.best_configuration == {"x": 3, "mode": "plain"}
 
 
+def test_a_loop_of_ones_own_ends_once_no_trial_pays_and_says_so() -> None:
+    with Study({**JOB, "objective": {"minimise": "cost"}, "future_runs": 10}) as study:
+        while given := study.ask():
+            study.tell(given[0], runtime=60.0, cost=1.0)
+        assert 6 <= len(study.trials) < 22
+        assert study.finished is not None
+        assert study.finished.startswith("no trial is worth its money: the best would save $")
+        reason, number = study.finished, study.row.id
+    with closing(store_at(store_url())) as store:
+        assert (store.study(number).state, store.study(number).reason) == ("finished", reason)
+    with Study({**JOB, "objective": {"minimise": "cost"}, "stop": "never", "name": "whole"}) as study:
+        while given := study.ask():
+            study.tell(given[0], runtime=60.0, cost=1.0)
+        assert len(study.trials) == 22
+
+
 def test_what_was_asked_and_never_told_comes_first_after_reopening() -> None:
     with Study(JOB) as study:
         first, second = study.ask(2)

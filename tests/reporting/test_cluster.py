@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from tradewind.reporting.cluster import screen, tenants_table
+from tradewind.reporting.cluster import jobs_table, screen, tenants_table
 from tradewind.reporting.prometheus import metrics_text
 
 
@@ -71,6 +71,13 @@ def test_what_its_runs_wait_for_stands_behind_why_a_search_waits(document: dict[
     out = io.StringIO()
     Console(file=out, width=200).print(screen(document, 200, 24))
     assert "it has stopped improving and gives way; it waits: 2 of 2 CPUs are used by others" in out.getvalue()
+
+
+def test_a_best_that_costs_less_than_a_cent_is_told_for_many_runs(document: dict[str, Any]) -> None:
+    document["jobs"][0] |= {"metric": "cost", "best": 0.0000675}
+    out = io.StringIO()
+    Console(file=out, width=160, highlight=False).print(jobs_table(document["jobs"][:1], 160))
+    assert "$0.0675 per 1,000 runs" in out.getvalue()
 
 
 def test_an_empty_cluster_has_a_screen() -> None:

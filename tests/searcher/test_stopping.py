@@ -57,6 +57,14 @@ def test_the_reason_says_what_another_dollar_brings_back() -> None:
     assert why_stop(problem, np.array([0.001, 0.006]), np.array([0.9, 0.5]), 1.0) is None
 
 
+def test_savings_that_are_next_to_nothing_are_said_in_words() -> None:
+    problem = problems.table_problem(future_runs=100)
+    assert why_stop(problem, np.array([1e-9]), np.array([0.5]), 1.0) == (
+        "no trial is worth its money: the best would save next to nothing over 100 runs and cost $0.500; "
+        "another dollar of search would bring back less than a cent"
+    )
+
+
 def test_time_is_worth_what_the_job_says() -> None:
     problem = problems.table_problem(objective=Objective("runtime"), future_runs=100)
     minute, cost = np.array([60.0]), np.array([2.5])

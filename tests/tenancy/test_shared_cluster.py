@@ -70,6 +70,18 @@ def test_runs_wait_for_those_of_other_programs_and_the_queue_says_so(world: Worl
     check_accounts(world, row, 2)
 
 
+def test_a_search_on_a_running_cluster_ends_once_no_trial_pays_and_says_so(world: World) -> None:
+    row = world.submit("frugal", trials=30, future_runs=1)
+    world.run_until(world.over)
+    found = world.store.job(row.id)
+    assert found.state == "done"
+    assert found.study_id is not None
+    reason = world.studies.study(found.study_id).reason
+    assert reason.startswith("no trial is worth its money: the best would save")
+    assert found.reason.startswith(reason.partition(";")[0])
+    assert 6 <= len(world.studies.trials(found.study_id)) < 30
+
+
 def test_wishes_are_followed(world: World) -> None:
     # forty values of half a second, two at once: it goes on for ten seconds unless it is stopped
     going, paused = world.submit("going"), world.submit("paused")

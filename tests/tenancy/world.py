@@ -77,11 +77,16 @@ class World:
         seconds: float = 0.05,
         parallel: int = 2,
         share: bool = False,
+        future_runs: int | None = None,
         **options: Any,
     ) -> JobRow:
         how = {"seconds": seconds, "trials": trials, "parallel": parallel}
         text = JOB.format(name=name, python=sys.executable, marks=str(self.marks), **how)
         text = text.replace("share: false", "share: true") if share else text
+        if future_runs is not None:
+            text = text.replace(
+                "objective: {minimise: loss}", f"objective: {{minimise: cost}}\nfuture_runs: {future_runs}"
+            )
         spec = parse_spec(text, base=self.work)
         return self.store.submit(JobRow(0, tenant, name, study_document(spec), options))
 

@@ -254,19 +254,24 @@ def _why_unweighed(spec: JobSpec) -> str:
     return "it says what a saving is worth, and this search does not minimise the cost"
 
 
-def ending_words(spec: JobSpec) -> str:
-    """Say when the search ends by itself, and what changes it; empty where it does not weigh further trials."""
+def ending_words(spec: JobSpec, *, advice: bool = True) -> str:
+    """Say when the search ends by itself, and what changes it; empty where it does not weigh further trials.
+
+    Args:
+        spec: The specification.
+        advice: Name the keys of the job that change it, where the job has none of them.
+    """
     runs, least = spec.future_runs, spec.least_improvement
     never = "stop: never uses the whole budget"
     found = []
     if runs is not None and not _why_unweighed(spec):
         at = "" if spec.value is None else f", at {format_money(spec.value)} for an hour of a run"
         words = f"The search stops when another trial would not pay for itself within {count(runs, 'run')}{at}"
-        said = spec.said_future_runs is not None
+        said = spec.said_future_runs is not None or not advice
         found.append(f"{words}." if said else f"{words} (future_runs: changes it, {never}).")
     if least:
         words = f"The search stops when another trial is not expected to improve the best by {100 * least:.3g} %"
-        said = spec.said_least_improvement is not None
+        said = spec.said_least_improvement is not None or not advice
         more = "; value: $2/h weighs it by money" if spec.objective.metric == RUNTIME else ""
         found.append(f"{words}." if said else f"{words} (least_improvement: changes it, {never}{more}).")
     return " ".join(found)

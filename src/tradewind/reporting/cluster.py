@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tradewind.utils.units import count, format_duration, format_money
+from tradewind.utils.units import count, format_bill, format_duration, format_money
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -102,7 +102,7 @@ def jobs_table(jobs: Sequence[Mapping[str, Any]], width: int) -> Group:
             str(job.get("running", "")),
             str(job.get("waiting", "")),
             _of(job.get("trials"), job.get("most"), job.get("usual")),
-            "" if best is None else format_money(best) if job.get("metric") == "cost" else f"{best:.6g}",
+            "" if best is None else format_bill(best) if job.get("metric") == "cost" else f"{best:.6g}",
             "" if money is None else format_money(money),
             *([format_duration(now - job["submitted"]), _why(job)] if wide else []),
         ]

@@ -11,7 +11,7 @@ from tradewind.problem import Configuration, Offer
 from tradewind.reporting.charts.document import Chart, ChartAxis, ChartLayer, ChartTable, time_axis
 from tradewind.reporting.proposal_words import MARKS, marks_words
 from tradewind.searcher.base import PastRunPoint, PredictedSpace
-from tradewind.utils.units import format_duration, format_money
+from tradewind.utils.units import bill_column, format_bill, format_duration, runs_of_unit
 
 FEWEST_RUNS = 3
 """Runs below which a curve would be drawn from nothing but assumptions."""
@@ -108,8 +108,10 @@ def _over(
     curve: Sequence[tuple[float, int]],
     what: str,
 ) -> Chart:
-    figures = space.runtime if what == "time" else space.cost
-    known = [getattr(run, "runtime" if what == "time" else "cost") for run in space.runs]
+    # A bill that is too small to be read is drawn for as many runs as make it readable.
+    many = 1 if what == "time" else runs_of_unit(float(np.median([space.cost[at, 0] for _, at in curve])))
+    figures = space.runtime if what == "time" else many * space.cost
+    known = [run.runtime if what == "time" else many * run.cost for run in space.runs]
     places = [across(run.configuration, run.offer) for run in space.runs]
     runs = list(zip(places, known, space.runs, strict=True))
     band = [(place, *figures[at, 1:]) for place, at in curve]
@@ -131,7 +133,8 @@ def _over(
         log=ends[0] > 0 and ends[-1] >= _LOG_ACROSS * ends[0],
         labels=[(place, f"{place:g}") for place in ends] if steps else (),
     )
-    y = time_axis("Time", max(every), log=log) if what == "time" else ChartAxis("Cost of a run", kind="money", log=log)
+    of = "a run" if many == 1 else f"{many:,} runs"
+    y = time_axis("Time", max(every), log=log) if what == "time" else ChartAxis(f"Cost of {of}", kind="money", log=log)
     moved = any(not run.same for run in space.runs)
     note = f"At each number, the best configuration that has it. {len(runs)} runs are shown" + (
         "; those with other parameters stand where they would with these." if moved else "."
@@ -189,7 +192,7 @@ def _marked_layers(space: PredictedSpace, choices: Sequence[Choice], across: Acr
 
 
 def _figures(seconds: float, usd: float) -> str:
-    return f"{format_duration(seconds)}, {format_money(usd)}"
+    return f"{format_duration(seconds)}, {format_bill(usd)}"
 
 
 def _settings(configuration: Mapping[str, Any]) -> str:
@@ -197,6 +200,7 @@ def _settings(configuration: Mapping[str, Any]) -> str:
 
 
 def _table(space: PredictedSpace, across_title: str, across: Across, curve: Sequence[tuple[float, int]]) -> ChartTable:
+    unit, bill = bill_column(float(space.cost[at][0]) for _, at in curve)
     measured = [across(run.configuration, run.offer) for run in space.runs]
     rows = []
     for place, at in curve:
@@ -207,13 +211,24 @@ def _table(space: PredictedSpace, across_title: str, across: Across, curve: Sequ
                 _settings(space.configurations[at]),
                 format_duration(time[0]),
                 f"{format_duration(time[1])} to {format_duration(time[2])}",
-                format_money(cost[0]),
-                f"{format_money(cost[1])} to {format_money(cost[2])}",
+                bill(cost[0]),
+                f"{bill(cost[1])} to {bill(cost[2])}",
                 str(measured.count(place)),
             )
         )
     title = f"{across_title[:1].upper()}{across_title[1:]}"
-    return ChartTable((title, "Best there", "Time", "90 % range", "Cost", "90 % range", "Runs"), rows)
+    return ChartTable(
+        (
+            title,
+            "Best there",
+            "Time",
+            "90 % range",
+            "Cost" if unit == "this run" else f"Cost of {unit}",
+            "90 % range",
+            "Runs",
+        ),
+        rows,
+    )
 
 
 # ---------------------------------------------------------------------- run by run

@@ -46,7 +46,7 @@ def runtime_window(problem: Problem, hourly: Array, *, deadline: bool = True) ->
     if deadline and problem.constraints.deadline is not None:
         high = np.minimum(high, problem.constraints.deadline)
     billing, price = problem.terms.billing, hourly / 3600.0
-    setup, floor = price * billing.setup_seconds, price * max(billing.setup_seconds, billing.minimum_seconds)
+    setup, floor = price * billing.setup_seconds, price * billing.shortest_billed
 
     def longest(money: float) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -72,7 +72,7 @@ def run_bill(problem: Problem, hourly: Array, seconds: Array) -> Array:
         seconds: Shape (n,); infinite where nothing limits a run.
     """
     billing, price = problem.terms.billing, hourly / 3600.0
-    billed = np.maximum(billing.setup_seconds + seconds, billing.minimum_seconds)
+    billed = np.maximum(billing.setup_seconds + seconds, billing.shortest_billed)
     with np.errstate(invalid="ignore"):
         money = np.where(np.isinf(seconds), math.inf, price * billed)
     return np.where(seconds > 0, money, 0.0)

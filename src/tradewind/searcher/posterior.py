@@ -288,7 +288,7 @@ class Posterior:
         if self._problem.objective.metric == RUNTIME:
             return np.full(len(price), loss)
         billing = self._problem.terms.billing
-        setup, floor = price * billing.setup_seconds, price * max(billing.setup_seconds, billing.minimum_seconds)
+        setup, floor = price * billing.setup_seconds, price * billing.shortest_billed
         with np.errstate(divide="ignore", invalid="ignore"):
             longest = np.where(price > 0, (loss - setup) / price, np.inf if loss >= 0 else 0.0)
         found: Array = np.where(floor <= loss, longest, 0.0)
@@ -306,7 +306,7 @@ class Posterior:
         """Predictions of one process of time."""
         billing = self._problem.terms.billing
         setup = price * billing.setup_seconds
-        floor = price * max(billing.setup_seconds, billing.minimum_seconds)
+        floor = price * billing.shortest_billed
         sd = np.sqrt(variance)
         seconds = self._log_seconds(mean, price)
         with np.errstate(divide="ignore"):

@@ -132,7 +132,9 @@ def returned_words(saved: float, spend: float) -> str:
         saved: USD that a trial is expected to save over all later runs.
         spend: Its expected USD.
     """
-    return f"{_ANOTHER_DOLLAR} {format_money(saved / spend)}" if spend > 0 else ""
+    if spend <= 0:
+        return ""
+    return f"{_ANOTHER_DOLLAR} {format_money(saved / spend) if saved >= 0.01 * spend else 'less than a cent'}"
 
 
 def paying(
@@ -174,7 +176,8 @@ def why_stop(
 
 def _unpaid(saved: float, spend: float, runs: float) -> str:
     back = returned_words(saved, spend)
+    saves = format_money(saved) if saved >= 1e-3 * spend else "next to nothing"
     return (
-        f"no trial is worth its money: the best would save {format_money(saved)} over {count(runs, 'run')} and cost "
+        f"no trial is worth its money: the best would save {saves} over {count(runs, 'run')} and cost "
         f"{format_money(spend)}" + (f"; {back}" if back else "")
     )

@@ -147,3 +147,16 @@ def test_without_different_values_there_is_nothing(store: Store, build: Build) -
     assert parameter_effects(StudyData.load(store, build(same, name="same"))) is None
     equal = told(store, build, [make_trial(i, {"a": i % 3, "b": i // 3}, 1.0) for i in range(9)], name="equal")
     assert {one.verdict for one in equal.found} == {"hardly"}
+
+
+def test_what_is_below_the_rounding_of_the_figures_is_no_difference(store: Store, build: Build) -> None:
+    scores = [-3.3 if i % 2 else -1.1 - 2.2 for i in range(12)]
+    assert len(set(scores)) == 2, "sums that differ in their last bit"
+    trials = [make_trial(i, {"a": i % 2, "b": i // 2}, 0.1, objective=scores[i]) for i in range(12)]
+    found = by_name(told(store, build, trials, spec={"objective": {"maximise": "score"}}))
+    assert {one.verdict for one in found.values()} == {"hardly"}
+    assert ": the same score (from 6 pairs)" in found["a"].words("score")
+    # Small values are told apart as large ones are.
+    small = [make_trial(i, {"a": i % 2, "b": i // 2}, 0.1, objective=-1e-12 * (1 + i % 2)) for i in range(12)]
+    one = by_name(told(store, build, small, spec={"objective": {"maximise": "score"}}, name="small"))["a"]
+    assert (one.verdict, one.size) == ("tells", pytest.approx(1e-12))

@@ -30,6 +30,7 @@ FORM = ApplicationForm(
     objective="minimise cost",
     deadline=None,
     backend="",
+    stops="",
     schema={},
 )
 

@@ -12,7 +12,7 @@ from tradewind.errors import SpecError
 from tradewind.plugins import Settings
 from tradewind.problem import Objective, Trial, TrialState
 from tradewind.utils.suggestions import did_you_mean
-from tradewind.utils.units import count, format_money
+from tradewind.utils.units import count, format_bill
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def _spent_share(settings: SpentShareSettings) -> StoppingRule:
         if best is None or progress.spent < settings.share * settings.runs * best.cost:
             return None
         runs = count(settings.runs, "run")
-        return f"the search has cost {settings.share:.0%} of {runs} at {format_money(best.cost)} each"
+        return f"the search has cost {settings.share:.0%} of {runs} at {format_bill(best.cost, 'each')}"
 
     return rule
 

@@ -37,6 +37,8 @@ _PAIRS = 3
 """Pairs from which how much they differ says how sure their mean is."""
 _FREEDOM = 3
 """Configurations beyond what the additive model needs, for the same."""
+_ROUNDING = 1e-9
+"""Share of the values, or difference of logarithms, below which two of them are the same."""
 _HARDLY = 0.1
 """An effect that is surely below this share of the objective, or of its deviation, hardly matters."""
 
@@ -85,6 +87,8 @@ class ParameterEffect:
             return "the runs do not tell"
         name = "run time" if metric == RUNTIME else metric
         source = f"from {self.pairs} pairs" if self.pairs else f"from {self.runs} runs by an additive model"
+        if self.size == self.low == self.high == (1.0 if self.factor else 0.0):
+            return f"{self.level} instead of {self.reference}: the same {name} ({source})"
         if self.factor:
             size, low, high = (_digits(value) for value in (self.size, self.low, self.high))
             return f"{self.level} instead of {self.reference}: {size} times the {name} ({low} to {high}, {source})"
@@ -161,7 +165,9 @@ def parameter_effects(data: StudyData) -> ParameterEffects | None:
     model = _AdditiveModel(columns, values, many, runs - values[cell])
     rest = [data.decoded[row] for row in cells.tolist()]
     spread = 1.0 if factor else float(np.std(values))
-    scale = _EffectScale(data.goal.objective.goal == "maximise", factor, unit, spread, len(rows))
+    # Sums and means of values are only as exact as the values: what is smaller is no difference.
+    noise = _ROUNDING * (1.0 if factor else float(np.abs(values).max()))
+    scale = _EffectScale(data.goal.objective.goal == "maximise", factor, unit, spread, noise, len(rows))
     found = [_effect(column, list(_contrasts(column, values, rest, model)), scale) for column in columns]
     # Rounded, so that equal ones stay in order whatever the last bit says.
     found.sort(key=lambda one: (one.verdict == "unknown", -round(one.weight, 9)))
@@ -267,13 +273,14 @@ class _EffectScale:
     factor: bool
     unit: float
     spread: float
+    noise: float
     runs: int
 
 
 def _effect(column: _Column, contrasts: Sequence[_Contrast], scale: _EffectScale) -> ParameterEffect:
     """The largest difference that is beyond doubt; that nothing differs much, where this is so of all."""
-    sure = [one for one in contrasts if abs(one.mean) - one.half > 1e-9]
-    small = math.log1p(_HARDLY) if scale.factor else _HARDLY * scale.spread
+    sure = [one for one in contrasts if abs(one.mean) - one.half > scale.noise]
+    small = math.log1p(_HARDLY) if scale.factor else max(_HARDLY * scale.spread, 2.0 * scale.noise)
     verdict: Verdict = "tells"
     levels = len(np.unique(column.codes[column.codes >= 0]))
     if len(contrasts) == levels * (levels - 1) // 2 and all(abs(one.mean) + one.half <= small for one in contrasts):
@@ -285,7 +292,7 @@ def _effect(column: _Column, contrasts: Sequence[_Contrast], scale: _EffectScale
     flipped = (one.mean > 0) != scale.maximise
     level, reference = (one.reference, one.level) if flipped else (one.level, one.reference)
     mean = -one.mean if flipped else one.mean
-    ends = (mean, mean - one.half, mean + one.half)
+    ends = (0.0 if abs(end) <= scale.noise else end for end in (mean, mean - one.half, mean + one.half))
     most = sys.float_info.max
     size, low, high = (
         math.exp(min(end, 700.0)) if scale.factor else min(max(end * scale.unit, -most), most) for end in ends

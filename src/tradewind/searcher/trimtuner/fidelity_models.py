@@ -222,7 +222,7 @@ class FidelityModels:
 
     def _fixed(self, hourly: Array) -> tuple[Array, Array]:
         billing, price = self._problem.terms.billing, hourly / 3600.0
-        return price * billing.setup_seconds, price * max(billing.setup_seconds, billing.minimum_seconds)
+        return price * billing.setup_seconds, price * billing.shortest_billed
 
     def judge(self, x: Array, hourly: Array) -> FullInputPrediction:
         """Predict runs on the whole input, features of shape (n, d) and USD per hour of shape (n,)."""

@@ -76,7 +76,7 @@ class RequestAnswer(RequestSummary):
 
     document: dict[str, Any] = Field(description="What was asked, as it was given.")
     plan: dict[str, Any] = Field(
-        description="What was decided before it began: its configuration, the digest of its code."
+        description="What was decided before it began: its configuration, its code, when a search ends (stops)."
     )
 
 

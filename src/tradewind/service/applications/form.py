@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tradewind.engine.preflight import ending_words
 from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.service.applications.document_model import MAX_TEXT, FieldModel
 from tradewind.service.applications.validation import CheckedApplication
@@ -63,6 +64,7 @@ class ApplicationForm:
         objective: What is wanted, such as ``minimise cost``.
         deadline: Seconds that a run may take where nobody says otherwise, or None.
         backend: The backend that it runs on where nobody says otherwise; empty for the server's first.
+        stops: A sentence on when a search ends by itself; empty where it uses its budget.
         schema: JSON Schema (draft 2020-12) of the parameters.
     """
 
@@ -75,6 +77,7 @@ class ApplicationForm:
     objective: str
     deadline: float | None
     backend: str
+    stops: str
     schema: Mapping[str, Any]
 
     @property
@@ -107,6 +110,7 @@ def form_of(row: ApplicationRow, known: CheckedApplication) -> ApplicationForm:
         objective=f"{spec.objective.goal} {spec.objective.metric}",
         deadline=deadline_of(spec),
         backend=model.backend,
+        stops=ending_words(spec, advice=False),
         schema=schema_of(title, model.fields),
     )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind import plugins
+from tradewind.engine.preflight import ending_words
 from tradewind.engine.proposals import first_proposals
 from tradewind.engine.search_builder import build_problem
 from tradewind.errors import (
@@ -60,6 +61,9 @@ _NAMELESS = "request"
 
 CODE = "code"
 """Key in a request's plan: the digest of the snapshot of its program's folder."""
+
+STOPS = "stops"
+"""Key in the plan of a search: when it ends by itself, in words."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +159,7 @@ class RequestPlanner:
             spec = search_spec(spec, own.search)
             _check_tried_first(spec, own.search, build_problem(spec, self._dependencies.data_folder))
             dollars = spec.budget.dollars
+            plan |= {STOPS: ends} if (ends := ending_words(spec, advice=False)) else {}
         else:
             _check_configuration(build_problem(spec, self._dependencies.data_folder), own.configuration or {})
             dollars = own.budget

@@ -20,7 +20,7 @@ from tradewind.service.applications.proposals import ConfigurationProposal, Prop
 from tradewind.service.context import Context
 from tradewind.service.web.request_draft import BEST, OWN, RequestDraft
 from tradewind.service.web.template_filters import rounded, setting, short
-from tradewind.utils.units import count, format_money
+from tradewind.utils.units import bill_column, count, format_money
 
 if TYPE_CHECKING:
     from tradewind.problem import Offer, Parameter
@@ -38,7 +38,8 @@ class ConfigurationChoice:
         settings: The rest of the configuration: name and value.
         runtime: Expected time in words; empty where nothing is known.
         runtime_range: 5 % and 95 % quantiles of the time, in words.
-        cost: Expected cost of this run in words; empty where nothing is known.
+        cost: Expected cost in words; empty where nothing is known.
+        cost_unit: The runs that these are for: ``this run`` or ``per 1,000 runs``.
         cost_range: 5 % and 95 % quantiles of the cost, in words.
         objective: Expected value of a metric that is neither time nor cost, with its name; empty for none.
         objective_range: 5 % and 95 % quantiles of that metric, in words.
@@ -55,6 +56,7 @@ class ConfigurationChoice:
     runtime: str
     runtime_range: str
     cost: str
+    cost_unit: str
     cost_range: str
     objective: str
     objective_range: str
@@ -152,6 +154,7 @@ def choice_of(one: ProposedConfiguration, proposal: ConfigurationProposal) -> Co
         proposal: The proposal that it is of.
     """
     offer, metric = one.offer, proposal.metric
+    unit, bill = bill_column(other.cost for other in proposal.candidates)
     judged = one.objective is not None and metric not in (COST, RUNTIME)
     names = {str(offer.instance_type), str(offer.nodes)}
     rest = [(name, rounded(value)) for name, value in one.configuration.items() if not _is_machine(name, value, offer)]
@@ -161,8 +164,9 @@ def choice_of(one: ProposedConfiguration, proposal: ConfigurationProposal) -> Co
         settings=rest,
         runtime=short(one.runtime) if one.runtime is not None else "",
         runtime_range=_range(one.runtime_low, one.runtime_high, short),
-        cost=format_money(one.cost) if one.cost is not None else "",
-        cost_range=_range(one.cost_low, one.cost_high, format_money),
+        cost=bill(one.cost) if one.cost is not None else "",
+        cost_unit=unit if unit == "this run" else f"per {unit}",
+        cost_range=_range(one.cost_low, one.cost_high, bill),
         objective=f"{metric} {value_words(metric, one.objective)}" if judged else "",
         objective_range=_range(one.objective_low, one.objective_high, partial(value_words, metric)) if judged else "",
         hourly=format_money(offer.hourly),

@@ -14,7 +14,7 @@ from tradewind.service.applications.parameter_words import RequestWords
 from tradewind.service.requests.request_planner import CODE
 from tradewind.service.web.template_filters import badge_of, short
 from tradewind.store.service.request_values import ACTIVE, OPEN, RequestEvent, RequestRow, RequestState
-from tradewind.utils.units import count, format_money, format_number, parse_duration
+from tradewind.utils.units import bill_column, count, format_money, format_number, parse_duration
 
 GROUPS: dict[str, tuple[str, tuple[RequestState, ...]]] = {
     "": ("All", ()),
@@ -370,11 +370,15 @@ def compare_predictions(row: RequestRow, way: Sequence[StageView]) -> list[Predi
     found = []
     for name, key, words, actual in (
         ("Run time", "runtime", short, ran if ended else None),
-        ("Cost, this run", "cost", format_money, row.cost if ended else None),
+        ("Cost, this run", "cost", None, row.cost if ended else None),
     ):
         value = before.get(key)
         if not isinstance(value, int | float):
             continue
+        if words is None:
+            # What was predicted and what it took are for as many runs, or they could not be compared.
+            unit, words = bill_column([value])
+            name = f"Cost, {unit}"
         low, high = before.get(f"{key}_low"), before.get(f"{key}_high")
         known = isinstance(low, float) and isinstance(high, float) and words(low) != words(high)
         between = f"{words(low)} and {words(high)}" if known else ""

@@ -90,6 +90,10 @@ def test_a_search_tries_first_what_the_form_says(shared: Context, ann: Visitor) 
     number = int(made.headers["location"].rpartition("/")[2])
     row = shared.requests.get(principal(shared, "ann"), number)
     assert row.document["search"]["try_first"] == [{"threads": "1"}, {"threads": "2"}]
+    ends = "The search stops when another trial would not pay for itself within 100 runs."
+    assert row.plan["stops"] == ends
+    assert ends in words(ann.get(f"/requests/{number}").text)
+    assert ends in words(ann.get("/requests/new?application=plate").text)
     page = ann.get(f"/requests/new?again={number}").text
     assert re.search(r'<textarea[^>]* name="try_first"[^>]*>threads=1\nthreads=2</textarea>', page)
 

@@ -98,6 +98,7 @@ class FormAnswer(BaseModel):
     objective: str = Field(description="What is wanted, such as: minimise cost.")
     deadline: float | None = Field(description="Seconds that a run may take where nobody says otherwise.")
     backend: str = Field(description="Where it runs where nobody says otherwise; empty for the server's first.")
+    stops: str = Field(description="When a search ends by itself, in words; empty where it uses its budget.")
     json_schema: dict[str, Any] = Field(description="JSON Schema (draft 2020-12) of the parameters.")
 
 
@@ -264,5 +265,6 @@ def _form(form: ApplicationForm) -> FormAnswer:
         objective=form.objective,
         deadline=form.deadline,
         backend=form.backend,
+        stops=form.stops,
         json_schema=dict(form.schema),
     )

@@ -148,12 +148,12 @@ function sum() {
     const usual = place.querySelector("[data-answer]")?.dataset.search;
     put("sum-note", `Nothing is spent above the budget.${usual ? ` A search of this size usually takes about ${usual}.` : ""}`);
   } else if (chosen) {
-    const { machines, time, cost, range, hourly, objective } = chosen.dataset;
+    const { machines, time, cost, range, unit, hourly, objective } = chosen.dataset;
     expect(objective);
     put("sum-machines", machines);
     put("sum-time", time || "not known yet");
-    put("sum-cost", cost || (hourly ? `${hourly} per hour` : "not known yet"));
-    put("sum-note", cost && range ? `Mostly between ${range.replace(" to ", " and ")}, this run.` : cost ? "This run." : "How long it takes is not known yet.");
+    put("sum-cost", cost && unit !== "this run" ? `${cost} ${unit}` : cost || (hourly ? `${hourly} per hour` : "not known yet"));
+    put("sum-note", cost && range ? `Mostly between ${range.replace(" to ", " and ")}, ${unit}.` : cost ? unit === "this run" ? "This run." : "" : "How long it takes is not known yet.");
   }
 }
 
