@@ -60,7 +60,7 @@ def test_a_folder_of_ray_tune_that_is_damaged(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"t1/result\.json has no result"):
         list(read_ray_trials(tmp_path, []))
     (tmp_path / "t1" / "result.json").write_text('{"loss": 1}\n')
-    with pytest.raises(RecordError, match="t1: params.json cannot be read"):
+    with pytest.raises(RecordError, match=r"t1: params\.json cannot be read"):
         list(read_ray_trials(tmp_path, []))
     (tmp_path / "t1" / "params.json").write_text('{"x": 1, "opt": {"lr": 0.1}}')
     (found,) = read_ray_trials(tmp_path, [])
