@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -98,6 +99,26 @@ class TestMlflow(CallbackConformance):
         (run,) = mlflow_runs(self.uri, study.owner)
         MlflowClient(self.uri).delete_run(run.info.run_id)
         assert set(self.make(study).open()) == {1}
+
+    def test_no_other_process_opens_it_at_the_same_time(
+        self, study: StudyFacts, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Two at once would both make MLflow's tables: the file would be broken for good."""
+        import mlflow.tracking
+
+        make, refused = mlflow.tracking.MlflowClient, list[bool]()
+
+        def watched(**words: str) -> object:
+            with (study.data_folder / "mlflow.lock").open("w") as file, pytest.raises(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            refused.append(True)
+            return make(**words)
+
+        monkeypatch.setattr(mlflow.tracking, "MlflowClient", watched)
+        self.make(study).open()
+        assert refused == [True]
+        with (study.data_folder / "mlflow.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def test_a_server_that_nobody_runs_is_one_quick_line(self, study: StudyFacts, unused_port: int) -> None:
         given = {"uri": f"http://me:secret@127.0.0.1:{unused_port}"}

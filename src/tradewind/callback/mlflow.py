@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import posixpath
 import re
 import socket
-import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,8 +45,14 @@ _WAITS = "SCHEDULED"
 
 _SESSION = {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 
-_opening = threading.Lock()
-"""Held while MLflow opens a database: two threads at once would both make its tables."""
+
+@contextlib.contextmanager
+def _opening(folder: Path) -> Iterator[None]:
+    """Have MLflow open a database alone: two searches at once would both make its tables, and leave half of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "mlflow.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _look() -> None:
@@ -89,10 +95,9 @@ class MlflowCallback(Callback):
         import mlflow
         from mlflow.tracking import MlflowClient
 
-        with _opening, _without_notes():
+        with _opening(self.study.data_folder), _without_notes():
             own = not self._uri and not mlflow.is_tracking_uri_set()  # type: ignore[no-untyped-call]
             if own:
-                self.study.data_folder.mkdir(parents=True, exist_ok=True)
                 self._uri = f"sqlite:///{self.study.data_folder / 'mlflow.db'}"
             self._uri = self._uri or mlflow.get_tracking_uri()
             _reach(self._uri)
