@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tradewind import plugins
-from tradewind.problem import Billing, Categorical, Instance, Offer, TrialState
+from tradewind.problem import Billing, Categorical, Instance, Objective, Offer, TrialState
 from tradewind.searcher.base import NothingLeft, SearchState
 from tradewind.testing.problems import KnownOutcome, KnownProblem, drive, machine_parameters, make_problem
 
@@ -93,3 +93,22 @@ def test_a_budget_of_little_more_than_one_run_is_spent_on_one() -> None:
         searcher = plugins.create("searcher", "tradewind", {}, problem=problem, seed=0)
         trials = drive(searcher, problem, 20, abort=True)
         assert trials[0].state is TrialState.SUCCEEDED, (setup, trials[0].proposal.abort_time)
+
+
+@pytest.mark.parametrize("name", ["tradewind", "gp"])
+def test_what_a_run_is_expected_to_cost_is_billed_as_it_will_be(name: str) -> None:
+    """Runs of some hundredths of a second are billed by the second: nothing is expected to cost less than one."""
+    billing = Billing(granularity_seconds=1.0)
+    problem = make_problem(
+        machine_parameters(6, (1, 2)),
+        lambda _c, offer: KnownOutcome(0.08 / offer.vcpu),
+        objective=Objective("runtime"),
+        billing=billing,
+    )
+    searcher = plugins.create("searcher", name, {}, problem=problem, seed=0)
+    told = [trial for trial in drive(searcher, problem, 8) if "expected_spend" in trial.proposal.why]
+    assert len(told) >= 4
+    for trial in told:
+        spend = trial.proposal.why["expected_spend"]
+        assert isinstance(spend, float)
+        assert spend >= billing.unit_cost(trial.offer.hourly) - 1e-9

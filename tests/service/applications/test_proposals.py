@@ -155,7 +155,7 @@ def test_a_metric_of_its_own_is_predicted_too(context: Context) -> None:
     exact = replace(best, cost=1.0, cost_low=1.0000001, cost_high=1.0000002)
     assert choice_of(exact, found).cost_range == ""
     cheap = replace(best, cost=0.000067, cost_low=0.00005, cost_high=0.00008)
-    choice = choice_of(cheap, replace(found, candidates=[cheap]))
+    choice = choice_of(cheap, replace(found, candidates=(cheap,)))
     assert (choice.cost, choice.cost_range, choice.cost_unit) == (
         "$0.0670", "$0.0500 to $0.0800", "per 1,000 runs",
     )  # fmt: skip

@@ -111,6 +111,16 @@ def test_the_list_leads_to_a_study(open_page: Opener, shelf: Shelf) -> None:
     expect(page.get_by_role("heading", level=1)).to_contain_text("terasort")
 
 
+def test_the_reasons_begin_with_what_a_run_cost_before_and_costs_now(open_page: Opener, shelf: Shelf) -> None:
+    page = open_page()
+    go(page, f"/studies/{shelf.large}")
+    first = page.locator("#words li").first
+    expect(first).to_contain_text(
+        re.compile(r"^The first configuration that kept every constraint \(trial \d+\) costs \$")
+    )
+    expect(first).to_contain_text("is paid back after")
+
+
 def test_thousands_of_trials_are_sorted_filtered_and_walked_through(open_page: Opener, shelf: Shelf) -> None:
     page = open_page()
     go(page, f"/studies/{shelf.large}")

@@ -131,6 +131,10 @@ def draw_chart(chart: Chart, axes: Any, title: str = "", *, size: float = 11.0, 
         rows = in_units(chart, layer)
         if len(rows):
             _LAYERS[layer.kind](axes, layer, rows)
+    # Before the limits, which are fixed once they are set: a bound beyond all points is to be seen.
+    if chart.bound is not None:
+        at = chart.bound.at / chart.x.unit
+        axes.axvline(at, color="#c1440e", linestyle="--", linewidth=1.4, label=chart.bound.words)
     for about, axis, scale, limit in (
         (chart.x, axes.xaxis, axes.set_xscale, axes.set_xlim),
         (chart.y, axes.yaxis, axes.set_yscale, axes.set_ylim),
@@ -141,9 +145,6 @@ def draw_chart(chart: Chart, axes: Any, title: str = "", *, size: float = 11.0, 
         _label(about, axis, size)
     if chart.x.kind == "none":
         axes.axis("off")
-    if chart.bound is not None:
-        at = chart.bound.at / chart.x.unit
-        axes.axvline(at, color="#c1440e", linestyle="--", linewidth=1.4, label=chart.bound.words)
     axes.set_title(title or chart.title, fontsize=size + 2)
     axes.set_xlabel(chart.x.title, fontsize=size)
     axes.set_ylabel(chart.y.title, fontsize=size)

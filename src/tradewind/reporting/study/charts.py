@@ -25,7 +25,7 @@ from tradewind.reporting.study.effects import ParameterEffects
 from tradewind.reporting.study.pareto import ParetoFront, cost_time_front, losses, sentence, title
 from tradewind.reporting.study.series import MAX_POINTS, best_so_far, levels, outcomes, thin, wants_log
 from tradewind.reporting.words import metric_scale, natural_key, percent, value_word, value_words
-from tradewind.utils.units import count, format_bill, format_duration, format_money
+from tradewind.utils.units import count, format_bill, format_duration, format_money, runs_of_unit
 
 _FEW = 600
 """Most points of the charts beside a curve, where all trials are in the map."""
@@ -38,11 +38,18 @@ _FIFTHS = 5
 Rows = NDArray[np.int64]
 
 
-def metric_axis(metric: str, longest: float, **more: Any) -> ChartAxis:
-    """Return the axis of a metric, in the unit that suits values up to ``longest``."""
+def metric_axis(metric: str, values: NDArray[np.float64], **more: Any) -> ChartAxis:
+    """Return the axis of a metric, in the unit that suits its values."""
     if metric == RUNTIME:
-        return time_axis("run time", longest, **more)
-    return ChartAxis("cost, this run", "money", **more) if metric == COST else ChartAxis(metric, **more)
+        return time_axis("run time", float(np.nanmax(values, initial=0.0)), **more)
+    return cost_axis(values, **more) if metric == COST else ChartAxis(metric, **more)
+
+
+def cost_axis(costs: NDArray[np.float64], **more: Any) -> ChartAxis:
+    """Return the axis of costs of runs: of so many runs as make them amounts that can be read."""
+    known = costs[np.isfinite(costs) & (costs > 0)]
+    runs = runs_of_unit(float(np.median(known)) if len(known) else None)
+    return ChartAxis("cost, this run" if runs == 1 else f"cost, {runs:,} runs", "money", unit=1.0 / runs, **more)
 
 
 def progress_chart(data: StudyData, most: int = _FEW, *, words: bool = True) -> Chart | None:
@@ -71,7 +78,7 @@ def progress_chart(data: StudyData, most: int = _FEW, *, words: bool = True) -> 
         "best-so-far",
         f"Best {metric} so far, against money spent",
         ChartAxis("money spent in total", "money", low=0.0, high=max(curve.end * 1.02, 1e-9)),
-        metric_axis(metric, float(values.max()), log=wants_log(values)),
+        metric_axis(metric, values, log=wants_log(values)),
         [
             _points(data, "feasible", "feasible", rows, total, data.objective, words=words, faint=True),
             ChartLayer("steps", "best so far", "curve", [*steps, (curve.end, steps[-1][1])]),
@@ -118,7 +125,7 @@ def map_chart(data: StudyData, most: int = MAX_POINTS, *, words: bool = True) ->
         "cost-time-map",
         "Cost and run time of every trial",
         time_axis("run time", max(float(times.max()), near or 0.0), log=wants_log(times)),
-        ChartAxis("cost, this run", "money", log=wants_log(costs)),
+        cost_axis(costs, log=wants_log(costs)),
         layers,
         ChartBound(near, f"deadline {format_duration(near)}") if near else None,
         note="Left of the line is in time. Trials that were cut short stand at the least that they would have cost. "
@@ -140,7 +147,7 @@ def front_chart(data: StudyData, found: ParetoFront, *, words: bool = True) -> C
     usable = data.feasible & np.isfinite(across) & np.isfinite(up)
     shown = np.union1d(thin(np.flatnonzero(usable), _FEW), found.rows)
     x, y = (
-        metric_axis(one.metric, float(values[shown].max()), log=wants_log(values[shown]))
+        metric_axis(one.metric, values[shown], log=wants_log(values[shown]))
         for one, values in ((first, across), (second, up))
     )
     layers = [
@@ -186,7 +193,7 @@ def level_chart(
     return Chart(
         f"levels-{name}",
         f"{metric} by {name}",
-        metric_axis(metric, high, log=wants_log([low, high])),
+        metric_axis(metric, np.array([low, high]), log=wants_log([low, high])),
         ChartAxis(low=-0.6, high=len(found) - 0.4, labels=labels, down=True),
         [
             ChartLayer("segments", "", "soft", [(o.quartiles[0], i, o.quartiles[4], i) for i, o in enumerate(found)]),
@@ -232,7 +239,7 @@ def parallel_chart(data: StudyData, told: ParameterEffects | None, most: int = M
     pairs = [_parameter_axis(data.parameters[name]) for name in names]
     figures = {"objective": data.objective} if metric not in (COST, RUNTIME) else {}
     for id_, values in (figures | {"runtime": data.runtime, "cost": data.cost}).items():
-        axis = metric_axis(metric if id_ == "objective" else id_, float(np.nanmax(values, initial=0.0)))
+        axis = metric_axis(metric if id_ == "objective" else id_, values)
         about = axis.title.removesuffix(", this run")
         pairs.append((ParallelAxis(id_, about, axis.kind, wants_log(values, 30.0), axis.unit), values))
     pairs = [(axis, values) for axis, values in pairs if len(np.unique(values[np.isfinite(values)])) > 1]

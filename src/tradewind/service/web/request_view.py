@@ -367,18 +367,17 @@ def compare_predictions(row: RequestRow, way: Sequence[StageView]) -> list[Predi
     before = _mapping(row.plan.get("predicted"))
     ran = next((step.seconds for step in way if step.stage == "executing"), None)
     ended = row.state == "done"
+    # What was predicted and what it took are for as many runs, or they could not be compared.
+    cost = before.get("cost")
+    unit, bill = bill_column([cost if isinstance(cost, int | float) else None])
     found = []
     for name, key, words, actual in (
         ("Run time", "runtime", short, ran if ended else None),
-        ("Cost, this run", "cost", None, row.cost if ended else None),
+        (f"Cost, {unit}", "cost", bill, row.cost if ended else None),
     ):
         value = before.get(key)
         if not isinstance(value, int | float):
             continue
-        if words is None:
-            # What was predicted and what it took are for as many runs, or they could not be compared.
-            unit, words = bill_column([value])
-            name = f"Cost, {unit}"
         low, high = before.get(f"{key}_low"), before.get(f"{key}_high")
         known = isinstance(low, float) and isinstance(high, float) and words(low) != words(high)
         between = f"{words(low)} and {words(high)}" if known else ""

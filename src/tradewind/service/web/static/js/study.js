@@ -122,9 +122,9 @@ function showFigures(found) {
   if (!place("progress-table").hidden) fillTable(place("progress-table"), found.charts.progress);
 }
 
-// The first sentences say what stands beside them already: which configuration, and what it took.
+// The first sentence says what stands beside it already: which configuration to use. What it saved comes next.
 function showWords(words) {
-  const rest = place("best").querySelector(".settings") ? words.slice(2) : words, more = place("more-words");
+  const rest = place("best").querySelector(".settings") ? words.slice(1) : words, more = place("more-words");
   const items = rest.map((sentence) => make("li", {}, sentence));
   place("words").replaceChildren(...items.slice(0, FIRST_WORDS));
   more.querySelector("ul").replaceChildren(...items.slice(FIRST_WORDS));
