@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tradewind.cli.workflow.run import progress_text
+from tradewind.cli.workflow.run import plan_comparison, progress_text
 from tradewind.workflow.execution.options import ExecutionProgress
 
 PROGRESS = ExecutionProgress(
@@ -28,3 +28,19 @@ ALL = f"620 of 1,000 tasks done, 18 running, 18 of 25 machines (5 given back, 2 
 )
 def test_what_matters_least_is_left_out_where_the_terminal_is_narrow(most: int | None, words: str) -> None:
     assert progress_text(PROGRESS, most=most) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (20.0, "The run took 50.0 % longer than planned."),
+        (60.0, "The run took 50.0 % less than planned."),
+        (0.0, "The plan knows no run times: plan again with --measured."),
+    ],
+)
+def test_a_run_beside_its_plan(seconds: float, said: str) -> None:
+    planned = {"makespan": seconds, "serial": 1.0, "utilisation": 1.0, "cost": 0.0}
+    actual = {**planned, "makespan": 30.0}
+    counts = {"attempts": 1, "tasks": [1], "machines_lost": [], "replans": 0}
+    results = {"planned": planned, "actual": actual, "kept_cost": 0.0, **counts}
+    assert said in plan_comparison(results).splitlines()

@@ -32,6 +32,16 @@ def test_arguments_of_several_words(given: list[str], words: list[str]) -> None:
     assert split_arguments("p", given) == words
 
 
+@pytest.mark.parametrize("program", ["wfbench", "/opt/bin/wfbench", "bin/wfbench.py"])
+def test_lists_and_mappings_are_json_for_wfbench(program: str) -> None:
+    """WfCommons 1.6 writes them as Python does, and its program reads JSON only."""
+    given = ["--name t", "--output-files {'a_1': 227273, \"it's\": 3}", "--input-files ['a', 'b c'] -v", "['x'"]
+    words = split_arguments(program, given)
+    assert words == ["--name", "t", "--output-files", '{"a_1": 227273, "it\'s": 3}',
+                     "--input-files", '["a", "b c"]', "-v", "['x'"]  # fmt: skip
+    assert split_arguments(program, [join_argument(word) for word in words]) == words
+
+
 def test_the_script_of_a_shell_is_one_word() -> None:
     assert split_arguments("/bin/bash", ["-c", "echo a b", "c d"]) == ["-c", "echo a b", "c", "d"]
     assert split_arguments("python", ["-c", "pass 1"]) == ["-c", "pass", "1"]

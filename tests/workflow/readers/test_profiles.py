@@ -55,6 +55,16 @@ def both(profiles: Profiles, program: Profiles | None = None) -> tuple[Workflow,
         ({"slurm": {"time": "2:30"}}, (150.0, 1, None)),
         ({"slurm": {"time": "1-12"}}, (129600.0, 1, None)),
         ({"selector": {"runtime": 3}}, (3.0, 1, None)),
+        ({"pegasus": {"nodes": 2, "ppn": 8, "runtime": 5}}, (5.0, 16, None)),
+        ({"pegasus": {"ppn": 8}}, (0.0, 8, None)),
+        ({"pegasus": {"nodes": 3}}, (0.0, 3, None)),
+        ({"slurm": {"nodes": 2, "mem": 512}}, (0.0, 2, 1 << 30)),
+        ({"pegasus": {"nodes": 2, "ppn": 8, "cores": 12}}, (0.0, 12, None)),
+        ({"globus": {"hostcount": 3, "xcount": 4}}, (0.0, 12, None)),
+        ({"slurm": {"nodes": 2, "ntasks-per-node": 4, "cpus-per-task": 3, "mem-per-cpu": "1G"}}, (0.0, 24, 24 << 30)),
+        ({"slurm": {"nodes": 2, "ntasks": 4, "cpus-per-task": 3}}, (0.0, 12, None)),
+        ({"condor": {"allowed_execute_duration": 90, "allowed_job_duration": 900}}, (90.0, 1, None)),
+        ({"condor": {"allowed_job_duration": 900}}, (900.0, 1, None)),
     ],
 )
 def test_what_a_task_needs(profiles: Profiles, needs: tuple[float, int, int | None]) -> None:
@@ -91,6 +101,7 @@ def test_what_is_not_used_is_said_once_by_name() -> None:
         ({"condor": {"request_disk": 1024}}, (0, 1 << 20, 0)),
         ({"slurm": {"gres": "gpu:a100:4", "tmp": "1G", "nice": 10}}, (4, 1 << 30, -10)),
         ({"slurm": {"gpus-per-task": 2, "ntasks": 3}}, (6, None, 0)),
+        ({"slurm": {"gpus-per-node": 2, "nodes": 3}}, (6, None, 0)),
         ({"pegasus": {"gpus": 2}, "condor": {"request_gpus": 8}}, (2, None, 0)),
         ({"dagman": {"priority": 7}}, (0, None, 7)),
     ],
@@ -104,6 +115,15 @@ def test_gpus_disk_and_priority(profiles: Profiles, needs: tuple[int, int | None
 def test_limits_of_time_are_said_to_be_limits() -> None:
     for flow in both({"globus": {"maxwalltime": 2}}):
         assert flow.warnings == ("tasks without a run time, for which their time limit is taken: A",)
+
+
+def test_several_nodes_are_said_to_be_planned_as_one_machine() -> None:
+    for flow in both({"pegasus": {"nodes": 2, "ppn": 8}}):
+        assert flow.warnings[:1] == (
+            "tasks that ask for several nodes, each planned on one machine with the cores of all: A",
+        )
+    for flow in both({"pegasus": {"nodes": 1, "ppn": 8, "runtime": 1}}):
+        assert flow.warnings == ()
 
 
 def test_profiles_of_pegasus_are_numbers() -> None:

@@ -127,8 +127,11 @@ def plan_comparison(results: Mapping[str, Any]) -> str:
     text = [
         f"{first:<{widths[0]}}  {second:>{widths[1]}}  {third:>{widths[2]}}".rstrip() for first, second, third in rows
     ]
-    share = actual["makespan"] / planned["makespan"] - 1.0 if planned["makespan"] > 0 else 0.0
-    text.append(f"The run took {abs(share) * 100:.1f} % {'longer' if share >= 0 else 'less'} than planned.")
+    if planned["makespan"] > 0:
+        share = actual["makespan"] / planned["makespan"] - 1.0
+        text.append(f"The run took {abs(share) * 100:.1f} % {'longer' if share >= 0 else 'less'} than planned.")
+    else:
+        text.append("The plan knows no run times: plan again with --measured.")
     retried = results["attempts"] - len(results["tasks"])
     lost = len(results["machines_lost"])
     if retried or lost or results["replans"]:

@@ -328,7 +328,8 @@ class WorkflowBuilder:
             reasons = ["", *(f" (reads {file!r})" if file is not None else "" for file in files)]
             steps = " -> ".join(map("".join, zip(cycle, reasons, strict=True)))
             words = f"workflow {self.name}: its tasks wait for each other in a circle: {steps}"
-            hint = "read it with --declared-edges to leave out what files imply" if any(files) else None
+            useful = any(files) and not self.declared_edges
+            hint = "read it with --declared-edges to leave out what files imply" if useful else None
             raise self.fail(words, hint=hint, about=cycle[0]) from None
 
     def _warnings(self) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import re
 import shlex
 
@@ -16,32 +18,43 @@ _WORD = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _LITERAL = re.compile(r"""[{\[]\s*['"]""")
-"""How a list or mapping of JSON or Python begins; it is one word with its quotes, as WfBench reads it."""
+"""How a list or mapping of JSON or Python begins; it is one word with its quotes."""
 ENV = "/usr/bin/env"
 """Finds a program that is named without a path; it has this path on all Unix systems."""
 
 _RUN = 'exec "$0" "$@"'
 """Script of `with_streams`, before its redirections."""
+_WFBENCH = ("wfbench", "wfbench.py")
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 
 
 def split_arguments(program: str, arguments: list[str]) -> list[str]:
     """Split arguments that hold several words, such as ``--name x``, as a shell would.
 
-    A list or a mapping, such as that of WfBench's ``--output-files {'a': 3}``, stays one word with its quotes. An
-    argument whose quotes are not closed stays as it is, as does the script after ``-c`` of a shell.
+    A list or a mapping, such as that of WfBench's ``--output-files {'a': 3}``, stays one word with its quotes. For
+    WfBench it becomes JSON: its generator writes it as Python does, and its program reads JSON only. An argument whose
+    quotes are not closed stays as it is, as does the script after ``-c`` of a shell.
 
     Args:
         program: The program that they are for.
         arguments: The arguments, each of one word or of several.
     """
     found: list[str] = []
-    shell = program.rpartition("/")[2] in _SHELLS
+    name = program.rpartition("/")[2]
+    shell = name in _SHELLS
     for place, text in enumerate(arguments):
         script = shell and place > 0 and arguments[place - 1] == "-c"
         words = None if script or not re.search(r"\s", text) else _split(text)
         found += [text] if words is None else words
-    return found
+    return [_as_json(word) if _LITERAL.match(word) else word for word in found] if name in _WFBENCH else found
+
+
+def _as_json(word: str) -> str:
+    """A list or mapping of Python as JSON; a word that is none as it is."""
+    try:
+        return json.dumps(ast.literal_eval(word))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return word
 
 
 def join_argument(word: str) -> str:

@@ -88,13 +88,15 @@ def _gres(text: str) -> float:
 _MIB, _KIB = _bytes(1 << 20), _bytes(1 << 10)
 _SLURM = {
     "ntasks": ("count", _number),
+    "nodes": ("nodes", _number),
+    "ntasks_per_node": ("ppn", _number),
     "cpus_per_task": ("each", _number),
-    "mem": ("memory", _MIB),
+    "mem": ("node_memory", _MIB),
     "mem_per_cpu": ("share", _MIB),
     "time": ("limit", _clock),
     "gpus": ("gpus", _gres),
-    "gres": ("gpus", _gres),
-    "gpus_per_node": ("gpus", _gres),
+    "gres": ("node_gpus", _gres),
+    "gpus_per_node": ("node_gpus", _gres),
     "gpus_per_task": ("gpus_each", _gres),
     "tmp": ("disk", _MIB),
     "priority": ("priority", _number),
@@ -110,6 +112,8 @@ _READ: dict[str, dict[str, tuple[str, Callable[[str], float]]]] = {
     "pegasus": {
         "runtime": ("runtime", _number),
         "cores": ("cores", _number),
+        "nodes": ("nodes", _number),
+        "ppn": ("ppn", _number),
         "memory": ("memory", _MIB),
         "gpus": ("gpus", _number),
         "diskspace": ("disk", _MIB),
@@ -121,9 +125,13 @@ _READ: dict[str, dict[str, tuple[str, Callable[[str], float]]]] = {
         "request_gpus": ("gpus", _number),
         "request_disk": ("disk", _KIB),
         "priority": ("priority", _number),
+        "allowed_execute_duration": ("limit", _number),
+        "allowed_job_duration": ("limit", _number),
     },
     "globus": {
         "count": ("cores", _number),
+        "hostcount": ("nodes", _number),
+        "xcount": ("ppn", _number),
         "maxmemory": ("memory", _MIB),
         "minmemory": ("memory", _MIB),
         "maxwalltime": ("limit", _minutes),
@@ -192,6 +200,8 @@ def read_requirements(builder: WorkflowBuilder, task: str, levels: Sequence[Prof
         found = {**here, **found}
     if "runtime" not in found and "limit" in found:
         builder.note("tasks without a run time, for which their time limit is taken", task)
+    if found.get("nodes", 1.0) > 1:
+        builder.note("tasks that ask for several nodes, each planned on one machine with the cores of all", task)
     cores, memory, gpus = found.get("cores"), found.get("memory"), found.get("gpus")
     disk, priority = found.get("disk"), found.get("priority")
     return TaskRequirements(
@@ -230,9 +240,16 @@ def _take(
 
 
 def _totals(found: dict[str, float]) -> None:
-    """Add what Slurm gives by task and by core, and as the contrary of a priority."""
+    """Add what is given by node, by task and by core, and as the contrary of a priority."""
+    nodes = found.get("nodes", 1.0)
+    if "ppn" in found or "nodes" in found:
+        found.setdefault("count", nodes * found.get("ppn", 1.0))
     if "each" in found or "count" in found:
         found.setdefault("cores", found.get("each", 1.0) * found.get("count", 1.0))
+    if "node_memory" in found:
+        found.setdefault("memory", found["node_memory"] * nodes)
+    if "node_gpus" in found:
+        found.setdefault("gpus", found["node_gpus"] * nodes)
     if "share" in found:
         found.setdefault("memory", found["share"] * found.get("cores", 1.0))
     if "gpus_each" in found:

@@ -159,3 +159,18 @@ def test_requests_by_the_names_of_their_attributes(tmp_path: Path, form: str) ->
     (tmp_path / "w.dag").write_text('JOB A a.sub\nVARS A n="4"\n')
     [task] = read_workflow(tmp_path / "w.dag").tasks
     assert (task.cores, task.memory_bytes, task.disk_bytes, task.gpus) == (4, 3 << 29, 512_000_000, 1)
+
+
+@pytest.mark.parametrize(
+    ("lines", "seconds", "said"),
+    [
+        ("allowed_execute_duration = 90\nallowed_job_duration = 900", 90.0, "for which their time limit is taken: a"),
+        ("allowed_job_duration = 900", 900.0, "for which their time limit is taken: a"),
+        ("allowed_execute_duration = 90\n+pegasus_job_runtime = 7", 7.0, ""),
+        ("allowed_execute_duration = x * 2", 0.0, "which count as 0 s: a"),
+    ],
+)
+def test_limits_of_time_are_taken_where_no_time_is_said(tmp_path: Path, lines: str, seconds: float, said: str) -> None:
+    flow = read_workflow(written(tmp_path, "JOB a a.sub\n", a=f"executable = x\n{lines}\nqueue\n"))
+    assert flow.tasks[0].runtime == seconds
+    assert flow.warnings == ((f"tasks without a run time, {said}",) if said else ())

@@ -175,3 +175,11 @@ def test_directives_that_makeflow_does_not_have(tmp_path: Path, line: str, messa
     (tmp_path / "w.mf").write_text(f"{line}\nout: data\n\tp data\n")
     with pytest.raises(WorkflowError, match=re.escape(message)):
         read_workflow(tmp_path / "w.mf")
+
+
+def test_a_circle_that_is_declared_has_no_advice_that_was_followed(tmp_path: Path) -> None:
+    path = tmp_path / "a.mf"
+    path.write_text("a: b\n\tcp b a\nb: a\n\tcp a b\n")
+    with pytest.raises(WorkflowError, match="wait for each other in a circle") as caught:
+        read_workflow(path, declared_edges=True)
+    assert caught.value.hint is None

@@ -153,6 +153,15 @@ def test_numbered_tasks_are_matched_in_the_order_of_the_channel(tmp_path: Path) 
     assert flow.runtimes.tolist() == [9.0, 4.0, 1.0, 1.0], "raw traces count in milliseconds"
 
 
+def test_a_graph_that_the_times_contradict_is_said(tmp_path: Path) -> None:
+    (tmp_path / "dag.dot").write_text('digraph d { v1 [label="ALIGN"]; v2 [label="QC"]; v1 -> v2; }')
+    flow = read_workflow(written(tmp_path, rows=tuple(row for row in ROWS if "QC (s" in row or "ALIGN" in row)))
+    assert edges(flow) == set()
+    said = "processes that wait by the graph, but whose tasks began before any of the one before ended: ALIGN -> QC"
+    assert said in flow.warnings
+    assert not any("waits for all" in warning for warning in flow.warnings)
+
+
 def test_columns_that_occur_twice_are_readable_and_raw(tmp_path: Path) -> None:
     head = "task_id\tname\tstatus\trealtime\tpeak_rss\trealtime\tpeak_rss"
     flow = read_workflow(written(tmp_path, rows=("1\tA (1)\tCOMPLETED\t19.7s\t1.4 GB\t19677\t1538088960",), head=head))

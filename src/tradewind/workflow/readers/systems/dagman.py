@@ -271,9 +271,10 @@ class _DagReader:
             self._several.append(name)
         self._expressions += [f"{each} of {name}" for each in job.expressions]
         if job.runtime is None and not noop:
-            builder.note("tasks without a run time, which count as 0 s", scope.prefix + (job.task or name))
+            time = "which count as 0 s" if job.limit is None else "for which their time limit is taken"
+            builder.note(f"tasks without a run time, {time}", scope.prefix + (job.task or name))
         words = (job.executable, *job.arguments) if job.executable and not noop else ()
-        runtime = 0.0 if noop or job.runtime is None else job.runtime
+        runtime = 0.0 if noop else job.runtime or job.limit or 0.0
         task_id = scope.prefix + (job.task or name)
         scope.nodes[name] = _Node([task_id], [task_id])
         builder.task(Task(task_id, job.activity or _activity(name), runtime, job.inputs, job.outputs, job.cores,

@@ -177,17 +177,22 @@ def _connect(builder: WorkflowBuilder, tasks: list[MeasuredTask], graph: DrawnGr
             at.setdefault(node, []).append(process)
     by_order: list[str] = []
     by_all: list[str] = []
+    by_none: list[str] = []
     for start, end, through in graph.between(set(at)):
         operators = tuple(graph.nodes[node].label or graph.nodes[node].shape for node in through)
         for before in at[start]:
             for after in at[end]:
                 if before != after:
                     found = edges_of(by_process[before], by_process[after], operators)
-                    (by_order if found.by_order else by_all if found.by_all else []).append(f"{before} -> {after}")
+                    noted = (
+                        by_none if not found.edges else by_order if found.by_order else by_all if found.by_all else []
+                    )
+                    noted.append(f"{before} -> {after}")
                     for parent, child in found.edges:
                         builder.edge(parent, child)
     builder.note("processes whose tasks are matched by the order in which they ended and began", *by_order)
-    builder.note("processes of which each task waits for all of the one before", *by_all)
+    builder.note("processes of which each task waits for all of the one before that had ended", *by_all)
+    builder.note("processes that wait by the graph, but whose tasks began before any of the one before ended", *by_none)
 
 
 @dataclass

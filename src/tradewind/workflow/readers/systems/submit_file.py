@@ -37,6 +37,7 @@ class SubmittedJob:
         disk_bytes: Disk asked for; None likewise.
         priority: Its priority among the jobs of its user; that before a plan was made where Tradewind has written it.
         runtime: Seconds as Pegasus expects them; None elsewhere.
+        limit: Seconds after which HTCondor ends it; None where it is not said, or is an expression.
         activity: Transformation of Pegasus, or else the program's name.
         inputs: Files that are sent to the job.
         outputs: Files that come back by name.
@@ -55,6 +56,7 @@ class SubmittedJob:
     disk_bytes: int | None
     priority: int | None
     runtime: float | None
+    limit: float | None
     activity: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -122,6 +124,8 @@ def _job(values: Mapping[str, str], folder: str, jobs: int) -> SubmittedJob:
         program, *rest = without_env([program, *words])
         words = tuple(rest)
     runtime = _number(value("+pegasus_job_runtime"))
+    # An execution is a part of the job's time, so its limit says more of the task's.
+    limit = _number(value("allowed_execute_duration", "allowed_job_duration"))
     start = PurePosixPath(folder, value("initialdir", "initial_dir"))
     outputs = [each for each in value("transfer_output_files").split(",") if each.strip()]
     remaps = dict(
@@ -139,6 +143,7 @@ def _job(values: Mapping[str, str], folder: str, jobs: int) -> SubmittedJob:
         disk,
         _whole(value("+tradewind_priority", "priority", "prio", "+jobprio")),
         runtime or None,
+        limit or None,
         activity,
         inputs,
         written,
