@@ -56,8 +56,8 @@ def tenant_bills(clusters: ClusterStore, studies: Store) -> list[dict[str, Any]]
 
     Each run of its searches and of its requests to the service counts for as long as it ran with the resources of its
     trial's offer, or those that its search was submitted with, and with what it cost unless it was simulated; those
-    on their way count up to what was stored of them last. A run that was taken for another tenant is on the bill of who pays it. Nothing is kept
-    twice: what the store has of the runs is the account.
+    on their way count up to what was stored of them last. A run that was taken for another tenant is on the bill of
+    who pays it. Nothing is kept twice: what the store has of the runs is the account.
 
     Args:
         clusters: The tables of clusters.
