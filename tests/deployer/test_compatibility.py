@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from tradewind import plugins
-from tradewind.deployer.compatibility import compatibility_matrix, incompatibility, offer_incompatibility
+from tradewind.deployer.compatibility import (
+    compatibility_matrix,
+    incompatibility,
+    is_simulated,
+    offer_incompatibility,
+)
 from tradewind.deployer.provisioner.base import MakesMachines, Provisioner, ReachableBySsh, RunsDocker, TagsMachines
 from tradewind.deployer.runner.base import HasOwnMachines, NeedsImages, Runner, Simulates, ThisMachine, UsesMachines
 from tradewind.problem import Offer
@@ -154,3 +159,12 @@ def test_an_engine_that_the_environment_names_may_be_anywhere(tmp_path: Path, mo
     monkeypatch.setenv("DOCKER_HOST", "ssh://far")
     made, runs = _made("provisioner", "none", tmp_path), _made("runner", "docker", tmp_path)
     assert offer_incompatibility(made, runs, _CLOUD) == ""
+
+
+@pytest.mark.parametrize(
+    ("runner", "simulated"),
+    [({"use": "workflow"}, True), ("replay", True), ({"use": "workflow_local"}, False), ("gone", False), (None, False)],
+)
+def test_a_stored_specification_says_if_its_runs_are_simulated(runner: Any, *, simulated: bool) -> None:
+    assert is_simulated({"job": {"space": {}, "deploy": {"runner": runner}}}) is simulated
+    assert not is_simulated({"job": {"space": {}}})

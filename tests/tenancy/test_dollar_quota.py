@@ -13,13 +13,15 @@ from tests.tenancy.world import World
 
 from tradewind.cli.app import run
 from tradewind.errors import QuotaError
-from tradewind.store.base import this_process
+from tradewind.store.base import Change, StudyRow, this_process
 from tradewind.store.clusters.cluster_store import JobRow, TenantRow
 from tradewind.store.service.accounts import AccountStore, UserRow
 from tradewind.store.service.claims import ClaimStore
 from tradewind.store.service.requests import RequestStore
 from tradewind.store.sql.database import Database
-from tradewind.tenancy.billing import check_dollar_quota
+from tradewind.tenancy.billing import check_dollar_quota, tenant_bills
+from tradewind.testing.stores import run as run_row
+from tradewind.testing.stores import trial
 
 JOB = "name: one\njob: {command: 'true'}\nspace: {x: 1..9}\noffers: {provider: local, vcpu: 1}\nbudget: {BUDGET}\n"
 TENANT = TenantRow("A", quota={"dollars": 3.0})
@@ -108,3 +110,15 @@ def test_of_two_at_the_same_moment_one_is_taken_back(world: World, monkeypatch: 
     assert run(["submit", str(world.work / "job.yaml"), "--tenant", "A", "--store", world.url]) == 16
     mine = next(job for job in world.store.jobs() if job.name == "one")
     assert mine.wanted == "cancel" or mine.state == "cancelled"
+
+
+def test_simulated_runs_are_on_no_bill(world: World) -> None:
+    world.store.set_tenant(TENANT)
+    for number, runner in enumerate(("process", "workflow"), 1):
+        spec = {"job": {"space": {}, "deploy": {"runner": {"use": runner}}}}
+        study = world.studies.create_study(StudyRow(0, runner, "key", spec, 1.0))
+        world.studies.write(study.id, Change([trial(0)], [run_row(0, cost=0.5)]))
+        world.store.submit(JobRow(0, "A", runner, spec))
+        world.store.change_job(number, study_id=study.id, state="done")
+    (bill,) = tenant_bills(world.store, world.studies)
+    assert (bill["runs"], bill["dollars"]) == (2, 0.5)

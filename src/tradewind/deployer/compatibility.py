@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from tradewind import plugins
 from tradewind.deployer.provisioner.base import MakesMachines, Provisioner, ReachableBySsh, RunsDocker
 from tradewind.deployer.runner.base import (
     HasOwnMachines,
@@ -13,7 +18,9 @@ from tradewind.deployer.runner.base import (
     ThisMachine,
     UsesMachines,
 )
+from tradewind.errors import PluginError
 from tradewind.problem import Offer
+from tradewind.problem.stored_goal import goal_document
 
 
 def incompatibility(provisioner: type[Provisioner], runner: type[Runner], *, given: bool = False) -> str:
@@ -94,3 +101,24 @@ def compatibility_matrix(
     """
     judge = workflow_incompatibility if workflows else incompatibility
     return {r: {p: judge(made, run) for p, made in provisioners.items()} for r, run in runners.items()}
+
+
+def is_simulated(spec: Mapping[str, Any]) -> bool:
+    """True for a stored specification whose runs nobody pays: they are simulated, or answered from records.
+
+    Args:
+        spec: The document of a study; any part of it may be missing.
+    """
+    deploy = goal_document(spec).get("deploy")
+    runner = deploy.get("runner") if isinstance(deploy, Mapping) else None
+    name = (runner.get("use") or runner.get("name")) if isinstance(runner, Mapping) else runner
+    return _simulates(str(name or ""))
+
+
+@cache
+def _simulates(runner: str) -> bool:
+    """True for a runner that simulates; one that is not installed here is not known to."""
+    try:
+        return bool(runner) and issubclass(plugins.load("runner", runner), Simulates)
+    except PluginError:
+        return False

@@ -126,7 +126,8 @@ def totals_words(totals: StudyTotals) -> str:
     """Write the number of studies in each state, and the cost of all of them, in a line."""
     states = ", ".join(f"{totals.states[name]:,} {name}" for name in sorted(totals.states) if totals.states.get(name))
     aside = f", {format_money(totals.reserved)} reserved" if totals.reserved else ""
-    return f"all studies: {states}; {format_money(totals.spent)} spent{aside}"
+    unpaid = f"; {format_money(totals.simulated)} simulated, not paid" if totals.simulated else ""
+    return f"all studies: {states}; {format_money(totals.spent)} spent{aside}{unpaid}"
 
 
 def value_word(value: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -130,13 +130,15 @@ class StudyTotals:
     Attributes:
         states: Studies by state: ``running`` those that a live process holds, else ``finished``, ``interrupted``,
             ``stopped`` (open, with trials) or ``open``.
-        spent: USD over all runs, total.
-        reserved: USD set aside for runs that are not settled.
+        spent: USD over all runs of studies that pay for them, total.
+        reserved: USD set aside for runs of such studies that are not settled.
+        simulated: USD that the runs of the other studies would have cost, which nobody has paid.
     """
 
     states: Mapping[str, int]
     spent: float
     reserved: float
+    simulated: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,8 +281,12 @@ class Store(Plugin, ABC):
         return None
 
     @abstractmethod
-    def totals(self) -> StudyTotals:
-        """The number of studies in each state, and what all of them have cost."""
+    def totals(self, simulates: Callable[[Mapping[str, Any]], bool]) -> StudyTotals:
+        """The number of studies in each state, and what all of them have cost.
+
+        Args:
+            simulates: True for the specification of a study whose runs nobody pays; a store knows no runners.
+        """
 
     @abstractmethod
     def earlier_studies(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tradewind.deployer.compatibility import is_simulated
 from tradewind.errors import QuotaError
 from tradewind.store.base import Store
 from tradewind.store.clusters.cluster_store import ClusterStore, JobRow, TenantRow
@@ -54,9 +55,9 @@ def tenant_bills(clusters: ClusterStore, studies: Store) -> list[dict[str, Any]]
     """One JSON-able row for each tenant, by name.
 
     Each run of its searches and of its requests to the service counts for as long as it ran with the resources of its
-    trial's offer, or those that its search was submitted with, and with what it cost; those on their way count up to
-    what was stored of them last. A run that was taken for another tenant is on the bill of who pays it. Nothing is kept
-    twice: what the store has of the runs is the account.
+    trial's offer, or those that its search was submitted with, and with what it cost unless it was simulated; those
+    on their way count up to what was stored of them last. A run that was taken for another tenant is on the bill of
+    who pays it. Nothing is kept twice: what the store has of the runs is the account.
 
     Args:
         clusters: The tables of clusters.
@@ -105,11 +106,12 @@ class _Bill:
 def _charge(bills: dict[str, _Bill], tenant: str, studies: Store, options: Mapping[int, Mapping[str, Any]]) -> None:
     """Put the runs of a tenant's studies on the bills of those who pay them."""
     for study, how in options.items():
+        paid = not is_simulated(studies.study(study).spec)
         offers = {trial.number: trial.offer for trial in studies.trials(study)}
         for run in studies.runs(study):
             bill, taken = bills[tenant], run.preemption
             bill.runs += 1
-            bill.dollars += run.cost
+            bill.dollars += run.cost if paid else 0.0
             if taken is not None and run.state.ended:
                 bill.taken += 1
                 if taken.pays == "cluster":

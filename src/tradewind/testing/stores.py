@@ -355,14 +355,19 @@ class StoreConformance:
     def test_totals_are_over_all_studies(self, store: Store, study: StudyRow) -> None:
         """Totals count studies by the state that people see, and add up what all runs have cost."""
         empty = store.create_study(study_row("b"))
-        assert store.totals() == StudyTotals({"open": 2}, 0.0, 0.0)
+
+        def totals(unpaid: bool = False) -> StudyTotals:
+            return store.totals(lambda spec: unpaid)
+
+        assert totals() == StudyTotals({"open": 2}, 0.0, 0.0)
         store.write(study.id, Change([trial(0)], [run(0, cost=0.25), run(0, 2, RunState.EXECUTING, cost=0.5)]))
-        assert store.totals() == StudyTotals({"open": 1, "stopped": 1}, 0.75, 0.5)
+        assert totals() == StudyTotals({"open": 1, "stopped": 1}, 0.75, 0.5)
         token = store.hold(empty.id, ELSEWHERE, 60)
-        assert store.totals().states == {"running": 1, "stopped": 1}
+        assert totals().states == {"running": 1, "stopped": 1}
         store.write(empty.id, Change([trial(0)], [run(0, cost=1.0)], study={"state": "finished"}), token)
         store.release(empty.id, token)
-        assert store.totals() == StudyTotals({"finished": 1, "stopped": 1}, 1.75, 0.5)
+        assert totals() == StudyTotals({"finished": 1, "stopped": 1}, 1.75, 0.5)
+        assert totals(unpaid=True) == StudyTotals({"finished": 1, "stopped": 1}, 0.0, 0.0, 1.75)
 
     # Holds
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -87,6 +87,17 @@ def atomic_user_path(path: Path) -> Iterator[Path]:
     else:
         with atomic_path(path.resolve()) as part:
             yield part
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Remove folders in which nothing is; the first one that has something, or is not ours to remove, ends it.
+
+    Args:
+        folders: The folders, each before the one that it is in.
+    """
+    with suppress(OSError):
+        for each in folders:
+            each.rmdir()
 
 
 def _settle(path: Path) -> None:

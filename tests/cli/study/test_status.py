@@ -169,6 +169,23 @@ def test_totals_alone(capsys: pytest.CaptureFixture[str]) -> None:
             run("--totals", more)
 
 
+def test_simulated_money_is_not_spent(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    build([make_trial(0, {"a": 1}, 2.0)])
+    for number, runner in enumerate(("workflow", "replay")):
+        spec = {**SPEC, "job": {"space": {}, "deploy": {"runner": {"use": runner}}, "budget": {"dollars": 100}}}
+        build([make_trial(0, {"a": 1}, 4.0)], name=f"unpaid{number}", spec=spec)
+    run("--totals", "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert (found["spent"], found["reserved"], found["simulated"]) == (2.0, 0.0, 8.0)
+    run()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "all studies: 3 stopped; $2.00 spent; $8.00 simulated, not paid"
+    assert ["simulated" in line for line in lines[1:-1]] == [True, True, False]
+    run("--json")
+    assert [each["simulated"] for each in json.loads(capsys.readouterr().out)] == [True, True, False]
+
+
 def test_totals_have_what_is_reserved_for_machines_that_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
     spec = {**SPEC, "job": {"deploy": {"keep": "10m"}}}
     trial = make_trial(0, {"a": 1}, 0.25)

@@ -56,10 +56,13 @@ def job_of(there: World, row: RequestRow) -> int:
     return number
 
 
-def begun(there: World, row: RequestRow, cost: float, *, running: bool = False) -> StudyRow:
+def begun(there: World, row: RequestRow, cost: float, *, running: bool = False, runner: str = "") -> StudyRow:
     """The study of a search that the cluster has begun, with one trial of this cost."""
     store, job = there.context.store, there.context.cluster.job(job_of(there, row))
-    study = store.create_study(new_study(JobSpec.from_json(job.spec)))
+    wanted = new_study(JobSpec.from_json(job.spec))
+    if runner:
+        wanted.spec["job"]["deploy"]["runner"] = {"use": runner}
+    study = store.create_study(wanted)
     there.context.cluster.change_job(job.id, study_id=study.id, state="running", started=1.0)
     proposal = Proposal(Configuration({"instance": "local.c1"}))
     seen = None if running else Observation(cost, cost, 12.0, feasible=True)
@@ -315,3 +318,14 @@ def test_a_cluster_goes_on_with_a_study_that_it_is_given_once_more(
     ended = there.get(row)
     assert (ended.state, ended.hint, ended.study_id) == ("done", "the budget of 1 trial is used up", failed.study_id)
     assert len(there.begun()) == 1  # what was measured is not measured again
+
+
+def test_simulated_runs_cost_a_request_nothing(there: World) -> None:
+    with clusters(there, lab={}):
+        row = asked(there)
+        cluster_monitor = followed(there, row)
+        cluster_monitor.look("run")
+        begun(there, row, 0.25, runner="workflow")
+        cluster_monitor.look("run")
+        found = there.get(row)
+        assert (found.progress["spent"], found.progress["simulated"], found.cost) == (0.25, True, 0.0)

@@ -20,6 +20,7 @@ from tests.waiting import eventually
 from tradewind.deployer.runner.resource_limits import cpus_here
 from tradewind.errors import NotFoundError
 from tradewind.problem import TrialState
+from tradewind.service.requests import request_executor
 from tradewind.service.requests.worker import RequestWorker
 from tradewind.service.settings import ServiceSettings
 from tradewind.store.clusters.cluster_store import TenantRow
@@ -139,6 +140,13 @@ def test_a_search_shows_its_trials_and_ends_with_its_budget(busy: World) -> None
     events = busy.context.requests.events(busy.ann, row.id)
     assert [event.stage for event in events] == ["pending", "executing", "executing", "executing", "done"]
     assert {event.details["trial"] for event in events if "trial" in event.details} == {0, 1}
+
+
+def test_a_search_that_is_simulated_costs_nothing(busy: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_executor, "is_simulated", lambda spec: spec["job"]["name"] == "note")
+    row = busy.ended(busy.submit(search={"budget": {"trials": 2}, "searcher": "exhaustive"}))
+    assert (row.state, row.cost) == ("done", 0.0)
+    assert row.progress["spent"] > 0
 
 
 def test_a_search_that_is_refused_leaves_no_study_behind(busy: World) -> None:

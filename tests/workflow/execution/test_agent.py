@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import resource
@@ -24,7 +25,7 @@ import pytest
 from tests.waiting import eventually
 from tests.workflow.execution.plans import sh
 
-from tradewind.workflow.execution.agent import GUEST_SECONDS, GUESTS, proof
+from tradewind.workflow.execution.agent import GUEST_SECONDS, GUESTS, proof, write_document
 from tradewind.workflow.execution.attempt import Attempt, shown_gpus
 from tradewind.workflow.execution.run_folder import WorkflowRunFolder, start_order
 from tradewind.workflow.graph import Task
@@ -524,3 +525,17 @@ def test_a_task_that_failed_where_the_disk_is_full_says_so(
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=left, f_frsize=4096))
     found = Attempt(order, tmp_path).result(cast("Any", job))
     assert (found["outcome"], found["reason"]) == ("failed", f"it exited with code 1{says}")
+
+
+def test_a_document_that_a_full_disk_has_no_room_for_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, text: str, **_: Any) -> int:
+        path.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    write_document(tmp_path / "end.json", {"outcome": "done"})
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_document(tmp_path / "end.json", {"outcome": "failed"})
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("end.json", '{"outcome": "done"}')]

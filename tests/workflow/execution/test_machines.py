@@ -98,6 +98,29 @@ def test_a_machine_is_lost_and_what_it_has_not_brought_runs_again(tmp_path: Path
     assert len(carried.results["machines_lost"]) == 1
 
 
+def test_a_machine_is_lost_before_its_first_task(tmp_path: Path, hosts: Hosts) -> None:
+    folder = tmp_path / "run"
+    cut: list[str] = []
+
+    def watch(seen: ExecutionProgress) -> None:
+        if not cut and seen.up == 0:
+            cut.append("h1")
+            hosts.stop_sshd("h1")
+
+    plan = plan_of(flow_of(*(sh(name, f"hostname > {name}", writes=name, runtime=5.0) for name in "ab")), vms=2)
+    terms = replace(TERMS, silence=1.0)
+    try:
+        carried = carry(plan, folder, terms=terms, watch=watch, **source(hosts, tmp_path, patience=1.0))
+    finally:
+        if cut:
+            hosts.start_sshd("h1")
+    assert cut
+    assert carried.ending is ExecutionEnding.DONE, carried.failures
+    assert [(folder / "files" / name).read_text() for name in "ab"] == ["h2\n", "h2\n"]
+    (lost,) = carried.results["machines_lost"]
+    assert lost["reason"].count("\n") == 0
+
+
 def test_a_full_disk_of_a_machine_is_one_line(tmp_path: Path, hosts: Hosts) -> None:
     small = "mkdir -p /mnt/small && mount -t tmpfs -o size=1m none /mnt/small"
     assert hosts.run("h3", ["sh", "-c", small]).returncode == 0

@@ -50,11 +50,13 @@ def status(
 
 def _totals(store: Store, as_json: bool) -> None:
     from tradewind.cli.common import emit_json
+    from tradewind.deployer.compatibility import is_simulated
     from tradewind.reporting.words import totals_words
 
-    totals = store.totals()
+    totals = store.totals(is_simulated)
     if as_json:
-        emit_json({"studies": dict(totals.states), "spent": totals.spent, "reserved": totals.reserved})
+        money = {"spent": totals.spent, "reserved": totals.reserved, "simulated": totals.simulated}
+        emit_json({"studies": dict(totals.states), **money})
     elif not totals.states:
         typer.echo(_NONE)
     else:
@@ -75,6 +77,7 @@ def _studies(store: Store, everything: bool, as_json: bool) -> None:
         return
     from rich.console import Console
 
+    from tradewind.deployer.compatibility import is_simulated
     from tradewind.reporting.study import tables
     from tradewind.reporting.words import totals_words
 
@@ -83,7 +86,7 @@ def _studies(store: Store, everything: bool, as_json: bool) -> None:
         console.print(_NONE, markup=False)
         return
     console.print(tables.studies(summaries, console.width, done))
-    totals = store.totals()
+    totals = store.totals(is_simulated)
     older = sum(totals.states.values()) - len(shown)
     if older > 0:
         console.print(f"and {older:,} older: tradewind status --all", style="bright_black")

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tradewind import plugins
-from tradewind.deployer.runner.base import Simulates
-from tradewind.errors import PluginError, TradewindError
+from tradewind.deployer.compatibility import is_simulated
+from tradewind.errors import TradewindError
 from tradewind.problem import (
     COST,
     RUNTIME,
@@ -81,24 +80,15 @@ def read_goal(spec: Mapping[str, Any]) -> StudyGoal:
         spec: The document of `StudyRow.spec`; any part of it may be missing.
     """
     document = goal_document(spec)
-    deploy = document.get("deploy")
     return StudyGoal(
         read_objective(spec),
         read_constraints(spec),
         read_budget(spec),
         _choice(document.get("searcher")),
-        _simulated(_choice(deploy.get("runner") if isinstance(deploy, Mapping) else None)),
+        is_simulated(spec),
         _runs(document.get("future_runs")),
         _value(document.get("value")),
     )
-
-
-def _simulated(runner: str) -> bool:
-    """True for a runner that simulates; one that is not installed here is not known to."""
-    try:
-        return bool(runner) and issubclass(plugins.load("runner", runner), Simulates)
-    except PluginError:
-        return False
 
 
 def _runs(value: Any) -> float:

@@ -52,6 +52,7 @@ def summary_document(summary: StudySummary) -> dict[str, Any]:
         "searcher": goal.searcher,
         "counts": dict(summary.counts),
         "spent": summary.spent,
+        "simulated": goal.simulated,
         "reserved": summary.reserved,
         **({"kept": kept} if kept else {}),
         "elapsed": study.elapsed,

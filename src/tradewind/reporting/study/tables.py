@@ -201,9 +201,10 @@ def best_words(best: Trial | None, objective: Objective) -> str:
 
 
 def spent_words(spent: float, goal: StudyGoal) -> str:
-    """``$1.20 of $5.00``."""
+    """``$1.20 of $5.00``, and ``simulated`` where nobody has paid it."""
     limit = goal.budget.dollars
-    return format_money(spent) + (f" of {format_money(limit)}" if limit is not None else "")
+    of = f" of {format_money(limit)}" if limit is not None else ""
+    return format_money(spent) + of + (", simulated" if goal.simulated and spent else "")
 
 
 def _progress(summary: StudySummary, done: int) -> str:

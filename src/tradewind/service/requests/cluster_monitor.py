@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tradewind.deployer.compatibility import is_simulated
 from tradewind.engine.search_builder import study_document
 from tradewind.errors import InputError, StoreError, StudyNotFoundError, TradewindError
 from tradewind.service.requests.request_planner import RequestPlanner, change_spec
@@ -109,7 +111,7 @@ class ClusterRequestMonitor:
         if seen.state != self._seen.state:
             fields["state"] = seen.state
         if seen.shown != self._seen.shown:
-            fields |= {"progress": json_safe(seen.shown), "cost": float(seen.shown.get("spent", 0.0))}
+            fields |= {"progress": json_safe(seen.shown), "cost": _cost(seen.shown)}
         if job.state not in _STATES:
             self._finish(self._end(job, seen), fields, remarks)
         elif fields:
@@ -157,6 +159,7 @@ class ClusterRequestMonitor:
             "metric": objective["metric"],
             "goal": objective["goal"],
             "spent": summary.spent,
+            **({"simulated": True} if is_simulated(summary.study.spec) else {}),
             "budget": budget,
             "share": budget_share(summary.spent, budget, trials, summary.study.elapsed),
         }
@@ -178,3 +181,8 @@ class ClusterRequestMonitor:
         token = self.claim.token
         self.wanted = self._claims.change(self.claim.row.id, token, values, [*(remarks or ()), remark], hold="release")
         self.over = True
+
+
+def _cost(shown: Mapping[str, Any]) -> float:
+    """USD that somebody has paid, of a search's progress."""
+    return 0.0 if shown.get("simulated") else float(shown.get("spent", 0.0))

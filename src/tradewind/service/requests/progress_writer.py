@@ -34,12 +34,18 @@ class RequestProgressWriter:
     Args:
         claim: The request.
         claims: The table of claimed requests.
+
+    Attributes:
+        plan: What was decided about it so far.
+        study_id: Its study, once it has one.
+        simulated: True where nobody pays its runs, so that they cost nothing.
     """
 
     def __init__(self, claim: Claim, claims: ClaimStore) -> None:
         row = claim.row
         self.plan = dict(row.plan)
         self.study_id = row.study_id
+        self.simulated = False
         self._claim, self._claims = claim, claims
         self._search = row.kind == "search"
         runs = [str(row.progress["run"])] if row.progress.get("run") else []
@@ -99,7 +105,7 @@ class RequestProgressWriter:
             snapshot: The search at this moment.
             trials: All its trials, by number.
         """
-        self._cost = snapshot.spent
+        self._cost = 0.0 if self.simulated else snapshot.spent
         self._record_trouble(snapshot.running)
         if self._search:
             self._record_trials(trials, sum(snapshot.counts.values()), snapshot.objective.metric)

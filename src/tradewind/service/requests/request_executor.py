@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tradewind import plugins
+from tradewind.deployer.compatibility import is_simulated
 from tradewind.deployer.runner.base import SurvivesController, ThisMachine
 from tradewind.engine.cleanup.study_teardown import tear_down_study, teardown_error
 from tradewind.engine.proposals import FixedSearcher
@@ -184,6 +185,7 @@ class RequestExecutor:
             return
         anew = self._progress_writer.study_id is None
         study, spec = self._study()  # a new one is not stored yet
+        self._progress_writer.simulated = is_simulated(study.spec)
         trials = [] if anew else self._tools.studies.trials(study.id)
         before = int(self._progress_writer.plan.get("before", 0))
         if row.kind == "run" and sum(trial.state.ended for trial in trials) > before:
@@ -316,6 +318,8 @@ class RequestExecutor:
             spent = self._tools.studies.summaries([self._progress_writer.study_id])[0].spent
         if self._progress_writer.study_id is not None:
             self._explain(self._progress_writer.study_id, end)
+            if is_simulated(self._tools.studies.study(self._progress_writer.study_id).spec):
+                spent = 0.0  # nobody has paid it: neither totals nor the tenant's quota count it
         # Laid out again for a retry, from the snapshot; before the end is written, after which that may begin.
         shutil.rmtree(code_folder(self._tools.data_folder, self.claim.row), ignore_errors=True)
         if self._progress_writer.finish(end, spent or 0.0, trial=trial) == "delete":

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -40,8 +41,8 @@ def queued_search(connection: Connection, study_id: int, tenant: str, name: str)
     return connection.scalar(query.order_by(row.id.desc()).limit(1))
 
 
-def study_totals(connection: Connection) -> StudyTotals:
-    """All studies by state, and what they have cost."""
+def study_totals(connection: Connection, simulates: Callable[[Mapping[str, Any]], bool]) -> StudyTotals:
+    """All studies by state, and what they have cost; the arguments are those of `Store.totals`."""
     begun = sa.exists().where(trials.c.study_id == studies.c.id)
     held = leases.c.token.is_not(None)
     query = sa.select(studies.c.state, begun, sa.func.count()).select_from(_WITH_LEASES)
@@ -55,9 +56,27 @@ def study_totals(connection: Connection) -> StudyTotals:
     for state, has_trials, *hold in connection.execute(sa.select(*columns).select_from(_WITH_LEASES).where(held)):
         shown = "running" if live_holder(*hold) else _shown(state, has_trials=has_trials)
         states[shown] = states.get(shown, 0) + 1
-    spent, reserved = _money(connection, None).get(None, (0.0, 0.0))
-    reserved += sum(lease.reserved for study in _studies_that_keep(connection) for lease in _kept(connection, study))
-    return StudyTotals(states, round_money(spent), round_money(reserved))
+    money = _money(connection, None)
+    for study in _studies_that_keep(connection):
+        spent, reserved = money.get(study, (0.0, 0.0))
+        money[study] = spent, reserved + sum(lease.reserved for lease in _kept(connection, study))
+    unpaid = _simulated(connection, money, simulates)
+    spent = sum(each for study, (each, _) in money.items() if study not in unpaid)
+    reserved = sum(each for study, (_, each) in money.items() if study not in unpaid)
+    simulated = sum(money[study][0] for study in unpaid)
+    return StudyTotals(states, round_money(spent), round_money(reserved), round_money(simulated))
+
+
+def _simulated(
+    connection: Connection, money: Mapping[int, tuple[float, float]], simulates: Callable[[Mapping[str, Any]], bool]
+) -> set[int]:
+    """The studies whose money nobody pays; only of those that have any are specifications read."""
+    query = sa.select(studies.c.id, studies.c.spec).where(studies.c.kind == "search")
+    having = {study for study, (spent, reserved) in money.items() if spent or reserved}
+    if not having:
+        return set()
+    rows_of = connection.execute(query.where(studies.c.id.in_(sa.select(runs.c.study_id).distinct())))
+    return {study for study, spec in rows_of if study in having and simulates(json.loads(spec))}
 
 
 def _shown(state: str, *, has_trials: bool) -> str:
@@ -73,18 +92,17 @@ def trial_counts_of(connection: Connection, study_ids: Sequence[int]) -> dict[in
     return found
 
 
-def study_costs_of(connection: Connection, study_ids: Sequence[int]) -> dict[int | None, tuple[float, float]]:
+def study_costs_of(connection: Connection, study_ids: Sequence[int]) -> dict[int, tuple[float, float]]:
     """USD spent and reserved, of each of some studies that have runs."""
     return _money(connection, study_ids)
 
 
-def _money(connection: Connection, study_ids: Sequence[int] | None) -> dict[int | None, tuple[float, float]]:
+def _money(connection: Connection, study_ids: Sequence[int] | None) -> dict[int, tuple[float, float]]:
     sums = (runs.c.state, sa.func.sum(runs.c.cost), sa.func.sum(runs.c.reserved))
-    query: Any = sa.select(sa.null(), *sums).group_by(runs.c.state)
+    query = sa.select(runs.c.study_id, *sums).group_by(runs.c.study_id, runs.c.state)
     if study_ids is not None:
-        query = sa.select(runs.c.study_id, *sums).group_by(runs.c.study_id, runs.c.state)
         query = query.where(runs.c.study_id.in_(study_ids))
-    found: dict[int | None, tuple[float, float]] = {}
+    found: dict[int, tuple[float, float]] = {}
     for study_id, state, cost, aside in connection.execute(query):
         spent, reserved = found.get(study_id, (0.0, 0.0))
         found[study_id] = (spent + cost, reserved + (0.0 if state in rows.ENDED_RUN_STATES else aside))

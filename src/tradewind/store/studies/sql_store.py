@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import sqlalchemy as sa
@@ -131,10 +131,10 @@ class SqlStore(Store):
         with self._database.read() as connection:
             return queries.queued_search(connection, study_id, tenant, name)
 
-    def totals(self) -> StudyTotals:
-        """The number of studies in each state, and what all of them have cost."""
+    def totals(self, simulates: Callable[[Mapping[str, Any]], bool]) -> StudyTotals:
+        """See `Store.totals`."""
         with self._database.read() as connection:
-            return queries.study_totals(connection)
+            return queries.study_totals(connection, simulates)
 
     def earlier_studies(
         self, tenant: str, names: Collection[str] | None = None, *, before: StudyRow | None = None, limit: int

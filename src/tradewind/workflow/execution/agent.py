@@ -56,8 +56,13 @@ NO_FOLDER = 78
 def write_document(path: Path, document: Document) -> None:
     """Write a JSON document whole, or not at all."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(json.dumps(document), encoding="utf-8")
-    part.replace(path)
+    try:
+        part.write_text(json.dumps(document), encoding="utf-8")
+        part.replace(path)
+    except OSError:  # as on a full disk, which keeps an empty file
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
 
 
 def proof(secret: str, challenge: str) -> str:

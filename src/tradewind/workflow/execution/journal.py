@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -55,6 +56,35 @@ class RunJournal(Protocol):
         """Write it to the disk and let go of it."""
 
 
+def open_locked(path: Path, flags: int) -> tuple[int, bool]:
+    """Open a file and lock it against other processes of this machine, and see to it that the file has its name still.
+
+    Args:
+        path: The file; it is made where there is none.
+        flags: Flags for `os.open` besides.
+
+    Returns:
+        The descriptor, and False where the file system has no such locks.
+
+    Raises:
+        BlockingIOError: Another process has locked it.
+        OSError: It cannot be opened.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | flags, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever had it may have removed it meanwhile: then a third one could lock another file of that name.
+            if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor, True
+        except BlockingIOError:
+            os.close(descriptor)
+            raise
+        except OSError:  # a network file system may have no such locks
+            return descriptor, False
+        os.close(descriptor)
+
+
 class FileJournal:
     """The journal in a file of the run's folder, a record on each line.
 
@@ -71,19 +101,18 @@ class FileJournal:
     """
 
     def __init__(self, path: Path, *, lenient: bool = False) -> None:
+        self._path = path
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise WorkflowError(f"cannot write {path}: {error.strerror}") from None
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self.records = list(self._read(path, lenient))
+            self._fd, self._alone = open_locked(path, os.O_APPEND)
         except BlockingIOError:
-            os.close(self._fd)
             raise StudyBusyError(
                 f"another process is carrying out the plan in {path.parent}",
                 hint="wait for it, or give another folder with --folder",
             ) from None
+        except OSError as error:
+            raise WorkflowError(f"cannot write {path}: {error.strerror}") from None
+        try:
+            self.records = list(self._read(path, lenient))
         except WorkflowError:
             os.close(self._fd)
             raise
@@ -147,6 +176,9 @@ class FileJournal:
         self._closed.set()
         self._syncing.join()
         os.fdatasync(self._fd)
+        if self._alone and not os.fstat(self._fd).st_size:  # nothing was begun
+            with suppress(OSError):
+                self._path.unlink()
         os.close(self._fd)
 
 

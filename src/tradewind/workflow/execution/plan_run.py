@@ -14,6 +14,7 @@ from typing import Any
 from tradewind.deployer.provisioner.base import Provisioner
 from tradewind.deployer.runner.base import Runner
 from tradewind.errors import TradewindError, WorkflowError
+from tradewind.utils.atomic_files import remove_empty
 from tradewind.workflow.execution import recovery
 from tradewind.workflow.execution.controller import Controller
 from tradewind.workflow.execution.events import ExecutionEnding
@@ -90,7 +91,7 @@ def execute_plan(
         NoOfferError: One of them cannot be had.
     """
     place = WorkflowRunFolder(folder.absolute())
-    journal = journal or _file_journal(place, lenient=fresh)
+    journal, made = (journal, []) if journal is not None else _file_journal(place, lenient=fresh)
     try:
         if options.online:
             check_online(planner)
@@ -108,6 +109,7 @@ def execute_plan(
         return _run(plan, place, controller, engine, journal)
     finally:
         journal.close()
+        remove_empty(made)
 
 
 def _end_orphans(
@@ -137,12 +139,13 @@ def _run(
     return ExecutionResult(ending, results, controller.failed, controller.reason, controller.limit)
 
 
-def _file_journal(place: WorkflowRunFolder, *, lenient: bool) -> FileJournal:
-    place.make()
+def _file_journal(place: WorkflowRunFolder, *, lenient: bool) -> tuple[FileJournal, list[Path]]:
+    """The journal in the folder, and the folders that were made for it."""
+    made = place.make()
     if place.store_note.exists():
         hint = "tradewind workflow run goes on with it; without one, name another folder"
         raise WorkflowError(f"the run in {place.path} has its journal in a store", hint=hint)
-    return FileJournal(place.journal, lenient=lenient)
+    return FileJournal(place.journal, lenient=lenient), made
 
 
 def _header(journal: RunJournal) -> JournalRecord | None:

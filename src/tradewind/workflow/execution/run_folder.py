@@ -86,14 +86,19 @@ class WorkflowRunFolder:
         """The folder of a machine's pilot."""
         return self.path / "machines" / folder_name(vm) / str(pilot)
 
-    def make(self) -> None:
+    def make(self) -> list[Path]:
         """Make the folder itself.
+
+        Returns:
+            The folders that were not there before, the innermost first.
 
         Raises:
             WorkflowError: It cannot be made.
         """
+        made = [each for each in (self.path, *self.path.parents) if not each.exists()]
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            return made
         except OSError as error:
             hint = "--folder names one"
             raise WorkflowError(f"cannot make the folder {self.path}: {error.strerror}", hint=hint) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from collections.abc import Iterator
 from contextlib import closing
@@ -267,3 +268,41 @@ def test_a_record_that_is_none_is_refused_with_its_number(run: Path, store: Stor
         rows.append(1, token, 1, [{"e": "up", "at": 1.0}], lasting=True)
     with pytest.raises(RecordError, match="record 1 of the run is no record"):
         StoredRun.load(store, 1)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_run_that_was_refused_leaves_no_folder(tmp_path: Path, *, stored: bool) -> None:
+    plan = plan_of(flow_of(sh("a", "true", after="missing")))
+    place = tmp_path / "new" / "plan.run"
+    there = tmp_path / "there"
+    there.mkdir()
+    for folder in (place, there):
+        with pytest.raises(WorkflowError, match="there is no file"):
+            carry(plan, folder, journal=opened(folder, plan) if stored else None)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "home") == ["there"]
+    assert list(there.iterdir()) == []
+
+
+def test_a_folder_that_is_refused_keeps_what_lies_in_it(run: Path, tmp_path: Path) -> None:
+    run.mkdir()
+    (run / "mine").touch()
+    with closing(opened(run)):
+        assert (run / ".lock").exists()
+    assert [path.name for path in run.iterdir()] == ["mine"]
+    with pytest.raises(StoreError):
+        opened(tmp_path / "other", url=f"sqlite:////{run}/mine/x.db")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_lock_that_was_removed_while_it_was_waited_for_is_no_lock(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.mkdir()
+    first, real = opened(run), fcntl.flock
+
+    def late(descriptor: int, how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", real)
+        first.close()  # between the opening of its lock by the second one, and the locking
+        real(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with closing(opened(run)), pytest.raises(StudyBusyError):
+        opened(run)

@@ -41,6 +41,7 @@ class StudyAnswer(BaseModel):
     searcher: str = Field(description="Who proposes.")
     counts: dict[str, int] = Field(description="Trials by state.")
     spent: float = Field(description="USD over all runs, total.")
+    simulated: bool = Field(description="True where nobody has paid that: runs were simulated, or looked up.")
     reserved: float = Field(description="USD set aside for runs that are not settled.")
     elapsed: float = Field(description="Seconds of finished sessions.")
     created: float = Field(description="Seconds since the epoch.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
@@ -20,8 +19,8 @@ from tradewind.problem import Run, RunState
 from tradewind.store.base import Change, Store, StudyRow, store_at, this_process
 from tradewind.store.studies.sql_store import SqlStore
 from tradewind.store.workflows.workflow_store import WorkflowStore
-from tradewind.utils.atomic_files import write_atomically
-from tradewind.workflow.execution.journal import FileJournal, JournalRecord
+from tradewind.utils.atomic_files import remove_empty, write_atomically
+from tradewind.workflow.execution.journal import FileJournal, JournalRecord, open_locked
 from tradewind.workflow.execution.plan_run import plan_digest
 from tradewind.workflow.execution.recovery import pilot_owner
 from tradewind.workflow.execution.run_folder import WorkflowRunFolder
@@ -29,6 +28,8 @@ from tradewind.workflow.execution.stored.machine_rows import MachineRows
 from tradewind.workflow.files import Plan, plan_document
 
 _HOLD_SECONDS, _RENEW_SECONDS, _SYNC_SECONDS = 60.0, 10.0, 1.0
+
+_LOCK = ".lock"
 
 TAKEN = "journal.jsonl.in-store"
 """Name of a journal in the folder whose records the store has taken over."""
@@ -86,8 +87,12 @@ class StoreJournal:
         **more: Any,
     ) -> None:
         self._plan, self._folder, self._runner, self._more = plan, folder, runner, more
-        folder.make()
-        self._lock = _locked(folder)
+        self._made = folder.make()
+        try:
+            self._lock, self._alone = _locked(folder)
+        except WorkflowError:
+            remove_empty(self._made)
+            raise
         self._saving = threading.RLock()
         self._dirty, self._closed = threading.Event(), threading.Event()
         self._trouble: TradewindError | None = None
@@ -100,7 +105,7 @@ class StoreJournal:
         try:
             self._store, self._rows = _open(url)
         except BaseException:
-            os.close(self._lock)
+            self._unlock()
             raise
         self._keeper = threading.Thread(target=self._keep, name="tradewind-journal", daemon=True)
         try:
@@ -327,6 +332,14 @@ class StoreJournal:
     def _let_go(self) -> None:
         self._rows.close()
         self._store.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        """Let go of the folder; one in which nothing was begun is left as it was found."""
+        if self._alone and not self._noted and self._study is None:
+            with suppress(OSError):
+                (self._folder.path / _LOCK).unlink()
+            remove_empty(self._made)
         os.close(self._lock)
 
 
@@ -351,26 +364,23 @@ def _open(url: str) -> tuple[Store, WorkflowStore]:
         raise
 
 
-def _locked(folder: WorkflowRunFolder) -> int:
+def _locked(folder: WorkflowRunFolder) -> tuple[int, bool]:
     """Lock a folder against other processes of this machine; the store's hold is for those of others.
+
+    Returns:
+        The descriptor of the lock, and False where the file system has none.
 
     Raises:
         WorkflowError: Nothing can be written there.
         StudyBusyError: Another process has locked it.
     """
-    path = folder.path / ".lock"
+    path = folder.path / _LOCK
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return open_locked(path, 0)
+    except BlockingIOError:
+        raise _busy(folder, "") from None
     except OSError as error:
         raise WorkflowError(f"cannot write {path}: {error.strerror}", hint="--folder names another folder") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise _busy(folder, "") from None
-    except OSError:  # a network file system may have no such locks
-        pass
-    return descriptor
 
 
 def _busy(folder: WorkflowRunFolder, who: str) -> StudyBusyError:
