@@ -46,3 +46,16 @@ def test_a_study_of_the_command_line_has_no_such_button(shared: Context) -> None
     root = Visitor(shared, "root")
     assert "/continue" not in root.get(f"/studies/{study.id}").text
     assert root.post(f"/studies/{study.id}/continue", {"trials": "9"}).status_code == 422
+
+
+def test_the_money_of_a_simulated_study_is_not_called_spent(shared: Context) -> None:
+    root = Visitor(shared, "root")
+    for runner, simulated in (("workflow", True), ("process", False)):
+        wanted = new_study(parse_spec(JOB, base=shared.data_folder), name=f"{runner}-study")
+        wanted.spec["job"]["deploy"]["runner"] = {"use": runner}
+        study = shared.store.create_study(wanted)
+        text = root.get(f"/studies/{study.id}").text
+        assert ("cost of the search, simulated" in text) is simulated
+        assert ("spent on the search" in text) is not simulated
+        row = root.get("/studies").text.partition(f'id="study-{study.id}"')[2].partition("</tr>")[0]
+        assert ("simulated</div>" in row) is simulated
