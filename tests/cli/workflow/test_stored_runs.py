@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 import signal
 from collections.abc import Iterator
@@ -212,7 +213,7 @@ def test_a_killed_run_is_shown_is_found_and_is_ended(
         ids = {each.run_id for each in store.runs(1)}
     assert sum(each["run"] in ids for each in found["kept"]) == 2, "agents of other runs may be on this machine too"
     text = said(capsys, "down", "test", "--yes")
-    assert text.startswith("test (1): 2 runs ended, $0.")
+    assert re.match(r"test \(1\): 2 runs ended, (\$0\.\d+|0\.\d+¢) total", text), text
     eventually(lambda: not agents(command.run))
     with closing(store_at(store_url())) as store:
         assert all(each.state.ended and each.cost > 0 for each in store.runs(1))
