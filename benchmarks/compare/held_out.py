@@ -64,6 +64,7 @@ RIVALS = {
     "random": Choice("random"),
     "Optuna TPE": Choice("peer:optuna-tpe"),
     "SMAC3": Choice("peer:smac"),
+    "HEBO": Choice("peer:hebo"),
     "BoTorch per dollar": Choice("peer:botorch"),
 }
 """They are judged beside it, with the same cuts."""

@@ -408,6 +408,53 @@ class BotorchPeer(Peer):
         self._told.append((self.row, value, late, feasible))
 
 
+class HeboPeer(Peer):
+    """HEBO, with a penalty for the deadline; what does not exist for a choice is told as the first of its values.
+
+    Args:
+        problem: The problem.
+        seed: Of its chance; HEBO draws from the global generators.
+    """
+
+    def __init__(self, problem: Problem, seed: int) -> None:
+        super().__init__(problem, seed)
+        import torch
+        from hebo.design_space.design_space import DesignSpace
+        from hebo.optimizers.hebo import HEBO
+
+        torch.set_num_threads(1)
+        warnings.filterwarnings("ignore")
+        np.random.seed(seed)  # HEBO's own source of chance
+        torch.manual_seed(seed)
+        kinds = [
+            {"name": c.name, "type": "int", "lb": 0, "ub": c.count - 1}
+            if c.ordered and c.count > 1
+            else {"name": c.name, "type": "cat", "categories": [str(v) for v in range(c.count)]}
+            for c in self.grid.columns
+        ]
+        self._optimiser = HEBO(DesignSpace().parse(kinds), rand_sample=STARTS, scramble_seed=seed)
+
+    def wanted(self) -> list[int]:
+        """Ask for a configuration; a column that does not exist in it is not asked for."""
+        asked = self._optimiser.suggest(n_suggestions=1).iloc[0]
+        values: list[int] = []
+        for c in self.grid.columns:
+            absent = c.when is not None and values[c.when[0]] != c.when[1]
+            values.append(-1 if absent else int(asked[c.name]))
+        return values
+
+    def learn(self, value: float, late: float, feasible: bool) -> None:
+        """Tell the row that was run."""
+        import pandas
+
+        row = {
+            c.name: max(0, int(v)) if c.ordered and c.count > 1 else str(max(0, int(v)))
+            for c, v in zip(self.grid.columns, self.grid.rows[self.row], strict=True)
+        }
+        told = value + (0.0 if feasible else PENALTY)
+        self._optimiser.observe(pandas.DataFrame([row]), np.array([[told]]))
+
+
 def make(name: str, problem: Problem, seed: int) -> Peer:
     """A peer by name.
 
@@ -424,4 +471,6 @@ def make(name: str, problem: Problem, seed: int) -> Peer:
         return OptunaPeer(problem, seed, "gp")
     if name == "botorch":
         return BotorchPeer(problem, seed)
+    if name == "hebo":
+        return HeboPeer(problem, seed)
     raise ValueError(f"there is no peer named {name!r}")
