@@ -8,12 +8,13 @@ Intervals are 95 % bootstraps over families and their tables. Late money is a sh
 
 from __future__ import annotations
 
-import csv
 import math
 import random
 import sys
 from collections import defaultdict
 from pathlib import Path
+
+from held_out import mean_log, rows_of
 
 Case = tuple[str, str, str]
 OURS = "default"
@@ -23,18 +24,14 @@ def read(paths: list[str]) -> dict[str, dict[Case, dict[str, str]]]:
     """The rows of some files by choice and case: family, table, deadline."""
     found: dict[str, dict[Case, dict[str, str]]] = defaultdict(dict)
     for path in paths:
-        with Path(path).open(newline="") as file:
-            for row in csv.DictReader(file):
-                found[row["choice"]][row["family"], row["table"], row["quantile"]] = row
+        for row in rows_of(Path(path)):
+            found[row["choice"]][row["family"], row["table"], row["quantile"]] = row
     return found
 
 
 def mean(values: dict[Case, float]) -> float:
     """The geometric mean, families counting equally."""
-    logs = defaultdict(list)
-    for (family, _, _), value in values.items():
-        logs[family].append(math.log(value))
-    return math.exp(sum(sum(each) / len(each) for each in logs.values()) / len(logs))
+    return math.exp(mean_log(values, sorted({case[0] for case in values})))
 
 
 def interval(values: dict[Case, float], draws: int = 2000) -> tuple[float, float]:

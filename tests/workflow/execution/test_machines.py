@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,49 +76,40 @@ def test_a_plan_on_hosts_that_share_no_folder(tmp_path: Path, hosts: Hosts) -> N
         assert hosts.is_empty(name, "/mnt/far/runs")
 
 
-def test_a_machine_is_lost_and_what_it_has_not_brought_runs_again(tmp_path: Path, hosts: Hosts) -> None:
-    folder = tmp_path / "run"
+def carry_without_h1(
+    folder: Path, hosts: Hosts, script: str, when: Callable[[ExecutionProgress], bool]
+) -> Mapping[str, Any]:
+    """Carry out two tasks on two hosts, of which one is gone from a moment on; the results."""
+    run = folder / "run"
     cut: list[str] = []
 
     def watch(seen: ExecutionProgress) -> None:
-        if not cut and seen.running == 2:
+        if not cut and when(seen):
             cut.append("h1")
             hosts.stop_sshd("h1")
 
-    tasks = [sh(name, "sleep 1; hostname > $0".replace("$0", name), writes=name, runtime=5.0) for name in "ab"]
+    tasks = [sh(name, f"{script}hostname > {name}", writes=name, runtime=5.0) for name in "ab"]
     plan = plan_of(flow_of(*tasks), vms=2)
     terms = replace(TERMS, silence=1.0)
     try:
-        carried = carry(plan, folder, terms=terms, watch=watch, **source(hosts, tmp_path, patience=1.0))
+        carried = carry(plan, run, terms=terms, watch=watch, **source(hosts, folder, patience=1.0))
     finally:
         if cut:
             hosts.start_sshd("h1")
     assert cut
     assert carried.ending is ExecutionEnding.DONE, carried.failures
-    assert [(folder / "files" / name).read_text() for name in "ab"] == ["h2\n", "h2\n"]
-    assert len(carried.results["machines_lost"]) == 1
+    assert [(run / "files" / name).read_text() for name in "ab"] == ["h2\n", "h2\n"]
+    return carried.results
+
+
+def test_a_machine_is_lost_and_what_it_has_not_brought_runs_again(tmp_path: Path, hosts: Hosts) -> None:
+    results = carry_without_h1(tmp_path, hosts, "sleep 1; ", lambda seen: seen.running == 2)
+    assert len(results["machines_lost"]) == 1
 
 
 def test_a_machine_is_lost_before_its_first_task(tmp_path: Path, hosts: Hosts) -> None:
-    folder = tmp_path / "run"
-    cut: list[str] = []
-
-    def watch(seen: ExecutionProgress) -> None:
-        if not cut and seen.up == 0:
-            cut.append("h1")
-            hosts.stop_sshd("h1")
-
-    plan = plan_of(flow_of(*(sh(name, f"hostname > {name}", writes=name, runtime=5.0) for name in "ab")), vms=2)
-    terms = replace(TERMS, silence=1.0)
-    try:
-        carried = carry(plan, folder, terms=terms, watch=watch, **source(hosts, tmp_path, patience=1.0))
-    finally:
-        if cut:
-            hosts.start_sshd("h1")
-    assert cut
-    assert carried.ending is ExecutionEnding.DONE, carried.failures
-    assert [(folder / "files" / name).read_text() for name in "ab"] == ["h2\n", "h2\n"]
-    (lost,) = carried.results["machines_lost"]
+    results = carry_without_h1(tmp_path, hosts, "", lambda seen: seen.up == 0)
+    (lost,) = results["machines_lost"]
     assert lost["reason"].count("\n") == 0
 
 
