@@ -74,14 +74,15 @@ def open_locked(path: Path, flags: int) -> tuple[int, bool]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | flags, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever had it may have removed it meanwhile: then a third one could lock another file of that name.
-            if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
-                return descriptor, True
         except BlockingIOError:
             os.close(descriptor)
             raise
         except OSError:  # a network file system may have no such locks
             return descriptor, False
+        # Whoever had it may have removed it meanwhile: then a third one could lock another file of that name.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor, True
         os.close(descriptor)
 
 
