@@ -6,6 +6,7 @@ import io
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from tradewind.reporting.cluster import jobs_table, screen, tenants_table
@@ -108,3 +109,17 @@ def test_metrics_are_as_prometheus_reads_them(document: dict[str, Any]) -> None:
             name, _, value = line.rpartition(" ")
             assert name.startswith("tradewind_")
             float(value)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 119, 120, 140])
+def test_long_names_push_no_figure_off_the_screen(document: dict[str, Any], width: int) -> None:
+    document["tenants"]["Universität-Zürich-Institut"] = document["tenants"].pop("bio")
+    for job in document["jobs"]:
+        job |= {"tenant": "Universität-Zürich-Institut", "name": "a-very-long-name-of-a-search-" * 4}
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False).print(screen(document, width, 24))
+    text = out.getvalue()
+    assert max(map(cell_len, text.splitlines())) <= width
+    for figure in ("12/50", "0.0123", "running  ", "50%", "25%", "Universit", "a-very-lo"):
+        assert figure in text
+    assert ("$1.50" in text) is (width >= 80), "what it has cost gives way first"

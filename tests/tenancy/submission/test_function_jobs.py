@@ -157,3 +157,61 @@ def test_a_submitted_function_is_searched_and_its_exits_fail_their_trials_only(
             values = trial.configuration
             wanted = (int(values["X"]) - 3) ** 2 + float(values["step"]) + (values["word"] == "a")
             assert trial.observation.objective == wanted
+
+
+WRONG = """
+from tradewind import tunable
+
+@tunable({"x": [1, 2]}, searcher="rndom")
+def misspelt(x):
+    return x
+
+@tunable({"x": [object()]})
+def strange(x):
+    return x
+
+@tunable({"x": [1, 2]}, job={"command": ["true"]})
+def other(x):
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("misspelt", "^wrong.py:misspelt: searcher: there is no searcher named 'rndom'"),
+        ("strange", "^wrong.py:strange: space.x.0: <object object .* is no value"),
+        ("other", "^wrong.py:other: job.command: the function would not be called"),
+    ],
+)
+def test_what_is_wrong_with_a_function_is_told_without_lines_that_nobody_wrote(
+    folder: Path, name: str, words: str
+) -> None:
+    (folder / "wrong.py").write_text(WRONG)
+    with pytest.raises(InputError, match=words):
+        load_function(f"work/wrong.py:{name}").spec()
+
+
+def test_a_file_that_does_not_load_is_named_with_its_line(folder: Path) -> None:
+    (folder / "wrong.py").write_text(WRONG.replace("misspelt(x)", "misspelt(y)"))
+    with pytest.raises(InputError, match=r"wrong.py:4: misspelt takes no argument 'x', which is in its space"):
+        load_function("work/wrong.py:misspelt")
+    with pytest.raises(InputError, match=r"^nowhere_at_all:f: ModuleNotFoundError: No module named"):
+        load_function("nowhere_at_all:f")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.py", "x = 1\n", "a.py goes into its command, or submit a.py:function with a @tunable one"),
+        ("b.py", "@tradewind.tunable({'x': [1]})\n@cached\ndef fit(x): ...\n", "tradewind submit b.py:fit takes"),
+        ("c.ipynb", "{}", "no other process finds a notebook's functions"),
+        ("d.sh", "echo\n", "d.sh goes into its command"),
+    ],
+)
+def test_a_program_in_place_of_a_job_says_what_to_do(
+    tmp_path: Path, name: str, text: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text(text)
+    assert run(["submit", str(tmp_path / name)]) == 3
+    assert words in capsys.readouterr().err

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 
-from tradewind.deployer.checkpoints import CheckpointLook, CheckpointStore, SavedCheckpoint
+from tradewind.deployer.checkpoints import FOLDER, CheckpointLook, CheckpointStore, SavedCheckpoint
 from tradewind.deployer.runner.base import KeepsCheckpoints, Runner
 from tradewind.errors import TradewindError
 from tradewind.problem import CheckpointPlan, Fault, Handle, Run, RunRequest, RunState
@@ -39,6 +39,7 @@ class CheckpointKeeper:
     ) -> None:
         self._runner = runner
         self._note = request.folder / _RESUMED_FILE
+        self._here = request.folder / FOLDER
         self._later = later
         plan = request.checkpoint if isinstance(runner, KeepsCheckpoints) else None
         self._plan: CheckpointPlan | None = plan
@@ -153,3 +154,5 @@ class CheckpointKeeper:
         if self._store is not None and (own or unwanted or ended):
             self._removed = True
             self._store.remove()
+        if self._store is not None:  # what another run begins at is in the store
+            shutil.rmtree(self._here, ignore_errors=True)

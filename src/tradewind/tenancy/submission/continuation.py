@@ -165,7 +165,7 @@ def _check_quota(clusters: ClusterStore, wanted: JobRow, mine: JobRow | None) ->
 
 def _reopened(clusters: ClusterStore, job: JobRow, **fields: Any) -> JobRow:
     """Queue a search anew; not if the money that it needs was set aside for something else at the same moment."""
-    row = clusters.change_job(job.id, state="queued", wanted="run", reason="", ended=None, **fields)
+    row = clusters.reopen(job.id, **fields)
     try:
         _check_quota(clusters, row, row)
     except QuotaError:
