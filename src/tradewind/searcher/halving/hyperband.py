@@ -61,7 +61,7 @@ class HyperbandSearcher(RungSearcher):
             return proposals
         if state.pending:
             return NothingLeft("it waits for the trials that run", final=False)
-        done = f"all brackets were carried out ({self.settings.rounds} rounds)"
+        done = f"all brackets were carried out ({count(self.settings.rounds, "round")})"
         return NothingLeft(done) if self.history else self.nothing_left(state)
 
     def _of_bracket(

@@ -73,10 +73,20 @@ def load_function(reference: str) -> FunctionJob:
     try:
         found = load_object(reference, folder)
     except UserFunctionError as error:
-        raise InputError(
-            f"{reference}: {error}", hint="name a function as file.py:function or module:function"
-        ) from None
+        hint = "name a function as file.py:function or module:function"
+        if "attempted relative import" in str(error) and (module := _in_package(expand(place))):
+            hint = f"it is part of a package: in {module[1]}, tradewind submit {module[0]}:{name}"
+        raise InputError(f"{reference}: {error}", hint=hint) from None
     return FunctionJob(_tunable(found, reference), reference, folder)
+
+
+def _in_package(file: Path) -> tuple[str, Path] | None:
+    """The name of a file's module in its package, and the folder that the package is in; None without a package."""
+    names, folder = [file.stem], file.absolute().parent
+    while (folder / "__init__.py").is_file():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return (".".join(names), folder) if len(names) > 1 else None
 
 
 def function_job(function: Tunable[..., Any]) -> FunctionJob:
