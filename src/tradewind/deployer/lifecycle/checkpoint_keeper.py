@@ -134,7 +134,10 @@ class CheckpointKeeper:
             # The machine may have been taken a moment ago; the copy before is still there.
             level = logging.INFO if self._warned or self._ended else logging.WARNING
             self._warned = True
-            _log.log(level, "run %s: its checkpoint is not copied: %s", handle.run_id, error)
+            why = str(error)
+            if isinstance(error, OSError) and error.strerror:
+                why = f"{error.strerror.lower()}: {self._plan.folder}" if self._plan else error.strerror.lower()
+            _log.log(level, "run %s: its checkpoint is not copied: %s", handle.run_id, why)
         finally:
             self._saving.release()
             if self._removed:
