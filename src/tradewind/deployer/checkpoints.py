@@ -181,7 +181,7 @@ def copy_files(source: Path, folder: Path) -> CheckpointLook:
 
 
 def _special_files(folder: str, names: list[str]) -> list[str]:
-    """Those of a folder's names that are sockets, pipes and the like, which have no content to keep."""
+    """List the names in a folder that are sockets, pipes and the like, which have no content to keep."""
     return [name for name in names if not _is_kept((Path(folder) / name).lstat().st_mode)]
 
 
