@@ -89,12 +89,12 @@ def test_an_empty_cluster_has_a_screen() -> None:
 
 def test_what_tenants_used() -> None:
     row = {
-        "tenant": "bio", "weight": 1.0, "priority": 0, "quota": {"cpu": 4.0}, "searches": 2, "requests": 3, "runs": 7,
-        "dollars": 0.25, "seconds": {"cpu": 7200.0},
+        "tenant": "bio", "weight": 1.0, "priority": 0, "quota": {"cpu": 4.0, "memory": 0.5}, "searches": 2,
+        "requests": 3, "runs": 7, "dollars": 0.25, "seconds": {"cpu": 7200.0},
     }  # fmt: skip
     out = io.StringIO()
     Console(file=out, width=100, highlight=False).print(tenants_table([row]))
-    assert "cpu 4" in out.getvalue()
+    assert "cpu 4, memory 512 MiB" in out.getvalue()
     assert "2.000" in out.getvalue()
     assert "$0.25" in out.getvalue()
 

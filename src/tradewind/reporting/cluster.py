@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tradewind.utils.units import count, format_bill, format_duration, format_money
+from tradewind.utils.units import count, format_bill, format_duration, format_memory, format_money
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -180,9 +180,13 @@ def tenants_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("tenant", "weight", "priority", "quota", "searches", "requests", "runs", "CPU h", "GiB h", "spent"):
-        table.add_column(name, justify="left" if name in ("tenant", "quota") else "right")
+        left = name in ("tenant", "quota")
+        table.add_column(name, justify="left" if left else "right", min_width=None if left else len(name))
     for row in rows:
-        quota = ", ".join(f"{kind} {amount:g}" for kind, amount in row["quota"].items())
+        quota = ", ".join(
+            f"{kind} {format_memory(amount * 2**30) if kind == 'memory' else f'{amount:g}'}"
+            for kind, amount in row["quota"].items()
+        )
         hours = {kind: amount / 3600 for kind, amount in row["seconds"].items()}
         table.add_row(
             Text(row["tenant"]),

@@ -118,6 +118,10 @@ def test_what_another_process_runs_or_is_of_another_problem_is_refused(
     ):
         with pytest.raises(StudyBusyError, match="is being run by process"):
             attempt()
+    queue.change_job(job.id, state="running")
+    with pytest.raises(StudyBusyError, match=r"that of search 1, which is not over: running .*cancel 1 ends it"):
+        study_to_continue(studies, load_spec(file, {"budget.trials": 9}), "default", queue)
+    queue.change_job(job.id, state="cancelled")
     studies.release(study, token)
     assert resume_search(queue, studies, job, {"trials": 9}).state == "queued"
 

@@ -240,7 +240,7 @@ def add_search(clusters: ClusterStore, spec: JobSpec, wanted: JobRow, *, go_on: 
 
     if go_on:
         with closing(store_at(clusters.url)) as studies:
-            study = study_to_continue(studies, spec, wanted.tenant)
+            study = study_to_continue(studies, spec, wanted.tenant, clusters)
         return continue_search(clusters, spec, wanted, study)
     wanted = replace(wanted, spec=study_document(spec))
     tenant = next((row for row in clusters.tenants() if row.name == wanted.tenant), None)
