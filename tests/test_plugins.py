@@ -6,6 +6,7 @@ from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from tradewind import plugins
 from tradewind.errors import PluginError, SpecError
@@ -117,3 +118,14 @@ def test_a_part_is_made_with_checked_settings() -> None:
     for given, message in wrong:
         with pytest.raises(SpecError, match=message):
             plugins.create("searcher", "good", given, extra="x")
+
+
+def test_true_is_no_number_for_a_setting() -> None:
+    class Wanted(plugins.Settings):
+        number: float | None = None
+        flag: bool = False
+        either: bool | int = False
+
+    assert Wanted(flag=True, either=True).either is True
+    with pytest.raises(ValidationError, match="true is no number"):
+        Wanted(number=True)

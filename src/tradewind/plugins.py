@@ -21,9 +21,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from tradewind.errors import InputError, PluginError, SpecError, TradewindError
 from tradewind.utils.dependencies import installed as installed
@@ -46,6 +47,15 @@ class Settings(BaseModel):
     """The settings of a part: they make its YAML keys, its command-line help and its reference page."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_truth_as_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse true and false for a number: pydantic takes them for 1 and 0."""
+        kind = cls.model_fields[str(info.field_name)].annotation
+        if isinstance(value, bool) and set(get_args(kind) or (kind,)) <= {int, float, type(None)}:
+            raise PydanticCustomError("number", "{given} is no number", {"given": str(value).lower()})
+        return value
 
 
 class Capability:

@@ -49,7 +49,7 @@ class _Full(io.RawIOBase):
 def test_a_terminal_without_the_characters_gets_question_marks_and_json_escapes(
     encoding: str, saying: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for wanted, shown in (("\u2605 best \u2265 1", b"? best ? 1\n"), ({"name": "\u2605"}, b'{"name": "\\u2605"}\n')):
+    for wanted, shown in (("\u2605 best \u2265 1", b"* best ? 1\n"), ({"name": "\u2605"}, b'{"name": "\\u2605"}\n')):
         raw = io.BytesIO()
         monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
         saying[:] = [wanted]
@@ -108,3 +108,14 @@ def test_what_stands_between_two_quoted_names_is_no_name() -> None:
         f"the job's keys are {known}, and no others' are",
     ):
         assert output.one_line(text) == text
+
+
+def test_what_a_terminal_does_not_have_is_drawn_with_what_it_has(
+    saying: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bars of question marks are no bars."""
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    saying.append("██░░ 1 × Zürich…")
+    assert run([]) == 0
+    assert raw.getvalue() == b"##-- 1 x Z?rich~\n"

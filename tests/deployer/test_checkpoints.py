@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -104,4 +106,23 @@ def test_files_that_change_all_the_time_are_not_copied(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(checkpoints, "look_at_files", changing)
     with pytest.raises(DeployError, match="change while they are copied"):
+        copy_files(tmp_path / "files", tmp_path / "copy")
+
+
+def test_pipes_and_sockets_are_no_part_of_a_checkpoint(tmp_path: Path) -> None:
+    """They were said to be files that change, and nothing was kept."""
+    os.mkfifo(made(tmp_path / "files", "one") / "pipe")
+    assert copy_files(tmp_path / "files", tmp_path / "copy") == look_at_files(tmp_path / "files")
+    assert [path.name for path in (tmp_path / "copy").iterdir()] == ["state"]
+    (tmp_path / "files" / "state").unlink()
+    assert look_at_files(tmp_path / "files") == CheckpointLook()
+
+
+def test_a_full_disk_is_no_change_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    made(tmp_path / "files" / "deep", "one")
+    monkeypatch.setattr(shutil, "copy2", full)
+    with pytest.raises(OSError, match="No space left"):
         copy_files(tmp_path / "files", tmp_path / "copy")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
@@ -444,6 +445,46 @@ def test_a_mapping_that_holds_itself_is_refused() -> None:
     job["constraints"] = job
     with pytest.raises(SpecError, match="nested too deeply, or holds itself"):
         Study(job)
+
+
+def test_a_function_that_its_space_does_not_fit_is_refused_where_it_is_declared() -> None:
+    async def later(x: int) -> float:
+        return x
+
+    def several(x: int) -> Iterator[int]:
+        yield x
+
+    def plain(x: int, rate: float = 0.1) -> float:
+        return x * rate
+
+    def anything(**given: int) -> float:
+        return sum(given.values())
+
+    for function, space, words in (
+        (later, {"x": [1]}, "later is a coroutine function.*AsyncStudy"),
+        (several, {"x": [1]}, "several is a generator.*return the value"),
+        (plain, {"x": [1], "y": [2]}, "plain takes no argument 'y'.*it takes x, rate"),
+        (plain, {"rate": [1]}, "plain needs the argument 'x'"),
+    ):
+        with pytest.raises(ConfigurationError, match=words):
+            tunable(space)(function)  # type: ignore[type-var]
+    assert tunable({"x": [1], "rate": [2.0]})(plain)(2, 0.5) == 1.0
+    assert tunable({"x": [1]})(anything)(x=1) == 1
+
+
+class _MuteError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def test_an_exception_without_words_fails_the_trial_and_not_the_search() -> None:
+    def mute(x: int) -> float:
+        raise _MuteError
+
+    with Study({"name": "mute", "space": {"x": "0..5"}, "budget": {"trials": 1}, "objective": {"minimise": "v"}}) as s:
+        s.optimise(mute)
+        assert [trial.state for trial in s.trials] == [TrialState.FAILED]
+        assert "_MuteError" in s.trials[0].observation.reason  # type: ignore[union-attr]
 
 
 def test_what_is_no_space_or_no_function_cannot_be_made_tunable() -> None:

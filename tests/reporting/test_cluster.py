@@ -6,6 +6,7 @@ import io
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from tradewind.reporting.cluster import jobs_table, screen, tenants_table
@@ -88,12 +89,12 @@ def test_an_empty_cluster_has_a_screen() -> None:
 
 def test_what_tenants_used() -> None:
     row = {
-        "tenant": "bio", "weight": 1.0, "priority": 0, "quota": {"cpu": 4.0}, "searches": 2, "requests": 3, "runs": 7,
-        "dollars": 0.25, "seconds": {"cpu": 7200.0},
+        "tenant": "bio", "weight": 1.0, "priority": 0, "quota": {"cpu": 4.0, "memory": 0.5}, "searches": 2,
+        "requests": 3, "runs": 7, "dollars": 0.25, "seconds": {"cpu": 7200.0},
     }  # fmt: skip
     out = io.StringIO()
     Console(file=out, width=100, highlight=False).print(tenants_table([row]))
-    assert "cpu 4" in out.getvalue()
+    assert "cpu 4, memory 512 MiB" in out.getvalue()
     assert "2.000" in out.getvalue()
     assert "$0.25" in out.getvalue()
 
@@ -108,3 +109,17 @@ def test_metrics_are_as_prometheus_reads_them(document: dict[str, Any]) -> None:
             name, _, value = line.rpartition(" ")
             assert name.startswith("tradewind_")
             float(value)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 119, 120, 140])
+def test_long_names_push_no_figure_off_the_screen(document: dict[str, Any], width: int) -> None:
+    document["tenants"]["Universität-Zürich-Institut"] = document["tenants"].pop("bio")
+    for job in document["jobs"]:
+        job |= {"tenant": "Universität-Zürich-Institut", "name": "a-very-long-name-of-a-search-" * 4}
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False).print(screen(document, width, 24))
+    text = out.getvalue()
+    assert max(map(cell_len, text.splitlines())) <= width
+    for figure in ("12/50", "0.0123", "running  ", "50%", "25%", "Universit", "a-very-lo"):
+        assert figure in text
+    assert ("$1.50" in text) is (width >= 80), "what it has cost gives way first"

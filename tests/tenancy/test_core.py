@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from tests.tenancy.world import World
 
 from tradewind.deployer.runner.process import ProcessRunner
 from tradewind.engine.search_builder import study_document
-from tradewind.problem import Handle, Limits, Machine, Offer, Run, RunRequest, RunStatus, Trial
+from tradewind.engine.state_machine.events import StopSearch
+from tradewind.problem import Handle, Limits, Machine, Observation, Offer, Run, RunRequest, RunStatus, Trial, TrialState
 from tradewind.problem.job_spec.spec import parse_spec
 from tradewind.store.clusters.cluster_store import JobRow
-from tradewind.tenancy.core import CoreInbox, CoreSettings, run_core, with_demand_limits
+from tradewind.tenancy.core import CoreInbox, CoreSettings, failure_of, run_core, with_demand_limits
 from tradewind.tenancy.messages import CoreEndedMessage, EndOrder, GrantOrder, MessageBatch, RunRequestMessage
 from tradewind.testing.stores import trial
 
@@ -154,3 +156,33 @@ budget: {trials: 2}
     assert len(starts) == 2
     assert starts[1] - starts[0] < 2.0, "the second grant came while the first run was at work"
     assert len(polls) < 40
+
+
+def _ended(number: int, state: TrialState, reason: str) -> Trial:
+    return replace(trial(number, 1.0), state=state, observation=Observation(None, 0.0, 1.0, False, reason=reason))
+
+
+FAILED, CUT, LOST = TrialState.FAILED, TrialState.ABORTED, TrialState.LOST
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        ([(FAILED, "code 3"), (FAILED, "code 4"), (FAILED, "code 3")], "all of 3 trials failed: code 3"),
+        ([(FAILED, "code 3")], "its only trial failed: code 3"),
+        ([(CUT, "too long"), (CUT, "too long")], "none of 2 trials ran to its end: too long"),
+        ([(CUT, "too long"), (LOST, "no power"), (FAILED, "no power")], "none of 3 trials ran to its end: no power"),
+        ([(LOST, "no power")], "its only trial did not run to its end: no power"),
+        ([], "the budget pays no run"),
+        ([(FAILED, "code 3"), (TrialState.SUCCEEDED, "")], ""),
+    ],
+)
+def test_a_search_without_a_single_result_has_failed(ends: list[tuple[TrialState, str]], words: str) -> None:
+    trials = [_ended(number, state, reason) for number, (state, reason) in enumerate(ends)]
+    assert failure_of(trials, StopSearch("the budget pays no run")) == words
+
+
+def test_a_search_that_cannot_go_on_until_something_is_mended_has_failed() -> None:
+    trials = [_ended(0, TrialState.SUCCEEDED, "")]
+    stop = StopSearch("no input; the same command goes on once that is mended", trouble="no input")
+    assert failure_of(trials, stop) == "no input"

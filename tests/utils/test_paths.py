@@ -12,7 +12,7 @@ import pytest
 
 from tradewind import plugins
 from tradewind.errors import InputError
-from tradewind.utils.paths import data_folder, expand
+from tradewind.utils.paths import data_folder, expand, make_private
 
 _HOMELESS = "~no-such-user/x"
 
@@ -69,3 +69,11 @@ def test_a_name_that_no_database_can_open_is_refused(monkeypatch: pytest.MonkeyP
         data_folder()
     monkeypatch.setenv("TRADEWIND_HOME", str(tmp_path / "mit Wörtern ✓"))
     assert data_folder() == tmp_path / "mit Wörtern ✓"
+
+
+def test_the_first_folder_that_is_made_makes_those_above_it_private(tmp_path: Path) -> None:
+    """`tradewind submit` kept its snapshot first, and left the data folder open to all."""
+    make_private(tmp_path / "data" / "code" / "snapshots")
+    make_private(tmp_path / "data" / "runs")
+    for made in ("data", "data/code", "data/code/snapshots", "data/runs"):
+        assert (tmp_path / made).stat().st_mode & 0o777 == 0o700

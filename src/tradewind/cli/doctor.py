@@ -93,7 +93,7 @@ def _machine() -> Iterator[Check]:
 
     import psutil
 
-    from tradewind.utils.machine.gpus import describe_gpus, gpus_here
+    from tradewind.utils.machine.gpus import describe_gpus, gpus_here, why_none
     from tradewind.utils.units import format_memory
 
     yield Check("Python", sys.version_info >= (3, 11), platform.python_version(), hint="install Python 3.11 or later")
@@ -120,7 +120,8 @@ def _machine() -> Iterator[Check]:
         bool(gpus),
         describe_gpus(gpus),
         needed=False,
-        hint="nvidia-smi, /proc/driver/nvidia and rocm-smi name none: install the driver where there should be some",
+        hint=why_none()
+        or "nvidia-smi, /proc/driver/nvidia and rocm-smi name none: install the driver where there should be some",
     )
     yield Check(
         "process limits",

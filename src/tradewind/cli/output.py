@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import re
@@ -11,10 +12,27 @@ from tradewind.utils.units import shortened
 
 
 def prepare() -> None:
-    """Let a character that the terminal does not have become a question mark: it is no reason to lose a result."""
+    """Let a character that the terminal does not have become one that looks like it, or a question mark.
+
+    It is no reason to lose a result.
+    """
+    codecs.register_error(_ALIKE, _replace)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and (stream.errors == "strict" or not unicode(stream)):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors=_ALIKE)
+
+
+_ALIKE = "tradewind.alike"
+_PLAIN = str.maketrans("█░…•×–✓✗⊘▶★¢", "#-~*x-+x/>*c")
+"""One character each, so that columns stay where they are."""
+
+
+def _replace(error: UnicodeError) -> tuple[str, int]:
+    """Give what stands for characters that an encoding does not have, and where to go on."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lost = error.object[error.start : error.end].translate(_PLAIN)
+    return "".join(one if one.isascii() else "?" for one in lost), error.end
 
 
 def unicode(stream: object) -> bool:

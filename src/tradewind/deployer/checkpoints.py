@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import tarfile
 import tempfile
 from collections.abc import Callable
@@ -156,14 +157,36 @@ def copy_files(source: Path, folder: Path) -> CheckpointLook:
         DeployError: They change all the time.
         OSError: They cannot be written.
     """
+    failed: list[OSError] = []
+
+    def copy(name: str, place: str) -> None:
+        try:
+            shutil.copy2(name, place, follow_symlinks=False)
+        except FileNotFoundError:
+            raise
+        except OSError as error:  # of which `copytree` keeps the words only
+            failed.append(error)
+            raise
+
     for _ in range(ATTEMPTS):
         shutil.rmtree(folder, ignore_errors=True)
         with suppress(FileNotFoundError, shutil.Error):  # files went away while they were copied
             before = look_at_files(source)
-            shutil.copytree(source, folder, symlinks=True)
+            shutil.copytree(source, folder, symlinks=True, ignore=_special_files, copy_function=copy)
             if look_at_files(source) == before:
                 return before
+        if failed:
+            raise failed[0]
     raise DeployError(CHANGES)
+
+
+def _special_files(folder: str, names: list[str]) -> list[str]:
+    """List the names in a folder that are sockets, pipes and the like, which have no content to keep."""
+    return [name for name in names if not _is_kept((Path(folder) / name).lstat().st_mode)]
+
+
+def _is_kept(mode: int) -> bool:
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
 
 
 def look_at_files(folder: Path) -> CheckpointLook:
@@ -180,6 +203,8 @@ def look_at_files(folder: Path) -> CheckpointLook:
     for place, _, names in os.walk(folder):
         for path in (Path(place, name) for name in names):
             facts = path.lstat()
+            if not _is_kept(facts.st_mode):
+                continue
             newest = max(newest, facts.st_mtime_ns)
             found.append(f"{path} {facts.st_ino} {facts.st_size} {facts.st_mtime_ns}")
     if not found:

@@ -18,6 +18,7 @@ from typing import Any
 from tradewind.deployer.bundle import IGNORE_FILE, FolderEntry, folder_entries, ignore_test, link_within
 from tradewind.errors import DeployError
 from tradewind.utils.atomic_files import write_atomically
+from tradewind.utils.paths import make_private
 from tradewind.utils.units import count
 
 _log = logging.getLogger("tradewind.deployer")
@@ -170,7 +171,7 @@ class FolderVersions:
     def _write_record(self) -> None:
         files = {name: [each.key, each.digest, each.settled] for name, each in (self._files or {}).items()}
         document = {"format": _FORMAT, "workdir": str(self._workdir), "digest": self._digest, "files": files}
-        self._record.parent.mkdir(parents=True, exist_ok=True)
+        make_private(self._record.parent)
         write_atomically(self._record, json.dumps(document, ensure_ascii=True))
 
 

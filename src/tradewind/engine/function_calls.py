@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import tempfile
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping
+import traceback
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
@@ -29,6 +31,58 @@ def check_callable(function: object) -> None:
     """
     if not callable(function):
         raise ConfigurationError(f"{function!r:.80} is no function", hint="give one that takes the parameters by name")
+
+
+def check_plain_function(function: object) -> None:
+    """Check that something is a function whose value can be used at once.
+
+    Raises:
+        ConfigurationError: It cannot be called, or a call of it gives a coroutine or a generator.
+    """
+    check_callable(function)
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        hint = "give a plain function, or run it with AsyncStudy.optimise"
+        raise ConfigurationError(f"{_name(function)} is a coroutine function, which nobody would await", hint=hint)
+    if inspect.isgeneratorfunction(function):
+        hint = "return the value, and call tradewind.report for those on the way"
+        raise ConfigurationError(f"{_name(function)} is a generator: its values would not be read", hint=hint)
+
+
+def check_arguments(function: Callable[..., Any], names: Collection[str]) -> None:
+    """Check that a function can be called with a space's parameters.
+
+    Args:
+        function: The function.
+        names: Those that it gets by name; a parameter with a condition may be left out.
+
+    Raises:
+        ConfigurationError: It takes no argument of a name, or needs one that is not in the space.
+    """
+    try:  # a decorator's own arguments count, not those of what it wraps
+        signature = inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return
+    by_name = {
+        one.name: one
+        for one in signature.parameters.values()
+        if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+    }
+    anything = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+    if not anything and (unknown := [name for name in names if name not in by_name]):
+        hint = f"it takes {', '.join(by_name) or 'none'}"
+        raise ConfigurationError(
+            f"{_name(function)} takes no argument {unknown[0]!r}, which is in its space", hint=hint
+        )
+    needed = [name for name, one in by_name.items() if one.default is one.empty and name not in names]
+    if needed:
+        hint = "add it to the space, or give it a default"
+        raise ConfigurationError(
+            f"{_name(function)} needs the argument {needed[0]!r}, which is not in its space", hint=hint
+        )
+
+
+def _name(function: object) -> str:
+    return str(getattr(function, "__name__", function))[:80]
 
 
 def call_for_trial(
@@ -74,7 +128,8 @@ def _failure(error: Exception | SystemExit, runtime: float) -> dict[str, Any]:
     if isinstance(error, SystemExit):  # the function's end, whatever the code, and not that of the search
         code = "" if error.code is None else repr(error.code)
         return {"runtime": runtime, "state": "failed", "reason": f"it called sys.exit({code})"}
-    reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    # Not str(error), which an exception of the user's own may fail at.
+    reason = traceback.format_exception_only(type(error), error)[-1].partition("\n")[0].strip()
     return {"runtime": runtime, "state": "failed", "reason": reason}
 
 

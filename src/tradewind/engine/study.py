@@ -28,7 +28,7 @@ from tradewind.engine.ask_tell.asked_trial import (
     read_job,
 )
 from tradewind.engine.ask_tell.shared_study import LEASE_SECONDS, SharedStudy
-from tradewind.engine.function_calls import call_for_trial, check_callable
+from tradewind.engine.function_calls import call_for_trial, check_plain_function
 from tradewind.engine.past_studies import with_past_studies
 from tradewind.engine.progress import OptimiseProgress
 from tradewind.engine.proposals import (
@@ -359,7 +359,7 @@ class Study:
             ConfigurationError: ``function`` cannot be called, ``trials`` is no number of calls, or ``progress`` is
                 neither True nor False nor None.
         """
-        check_callable(function)
+        check_plain_function(function)
         with self.progress_bar(trials, shown=progress) as bar:
             return self._optimise(function, trials, bar.update)
 

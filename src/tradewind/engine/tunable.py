@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from tradewind.engine.function_calls import check_callable
+from tradewind.engine.function_calls import check_arguments, check_plain_function
 from tradewind.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -75,12 +75,13 @@ def tunable(space: Mapping[str, Any], **specification: Any) -> Callable[[Callabl
             Without an ``objective`` the value that the function returns is made small.
 
     Raises:
-        ConfigurationError: ``space`` is no mapping, or what is to be tuned is no function.
+        ConfigurationError: ``space`` is no mapping, or what is to be tuned is no plain function of its parameters.
     """
     wanted = _checked(space)
 
     def wrap(function: Callable[P, R]) -> Tunable[P, R]:
-        check_callable(function)
+        check_plain_function(function)
+        check_arguments(function, wanted)
         given = {
             "name": getattr(function, "__name__", "function"),
             "space": wanted,

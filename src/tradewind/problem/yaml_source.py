@@ -27,7 +27,8 @@ COMMAND_LINE = "the command line"
 MAPPING = "<mapping>"
 """Stands for the file of a document that was given as a mapping."""
 
-_PROGRAMS = frozenset({".py", ".sh", ".bash", ".r", ".R", ".jl", ".js", ".pl", ".rb", ".exe"})
+_PROGRAMS = frozenset({".py", ".sh", ".bash", ".r", ".R", ".jl", ".js", ".pl", ".rb", ".exe", ".ipynb"})
+_TUNABLE = re.compile(r"^@(?:tradewind\.)?tunable\(.*?^def (?P<name>\w+)", re.MULTILINE | re.DOTALL)
 _MAX_BYTES = 1_000_000
 _MAX_VALUES = 100_000
 _MAX_DEPTH = 40
@@ -40,36 +41,38 @@ _FLOAT = re.compile(
 _NULL = re.compile(r"~|null|Null|NULL|")
 
 
-def plain_document(value: Any, path: KeyPath = ()) -> Any:
+def plain_document(value: Any, path: KeyPath = (), file: str = MAPPING) -> Any:
     """A document of Python's values with none but those that YAML knows; numpy's and ranges are turned into them.
 
     Args:
         value: Mappings, sequences, text, numbers, booleans, paths, and None.
         path: The keys that lead to it.
+        file: The name that errors give the document.
 
     Raises:
         SpecError: A value is of another kind; with the keys that lead to it.
     """
     where = f"{'.'.join(map(str, path))}: " if path else ""
     if len(path) > _MAX_DEPTH:
-        raise SpecError("is nested too deeply, or holds itself", file=MAPPING)
+        raise SpecError("is nested too deeply, or holds itself", file=file)
     if value is None or isinstance(value, bool | date):
         return value
     for kind in (str, int, float):  # of numpy, and of enumerations, are some that only derive from them
         if isinstance(value, kind):
             return kind(value)
     if isinstance(value, Mapping):
-        return {plain_document(key, path): plain_document(one, (*path, str(key))) for key, one in value.items()}
+        keys = ((plain_document(key, path, file), key) for key in value)
+        return {plain: plain_document(value[key], (*path, str(key)), file) for plain, key in keys}
     if isinstance(value, list | tuple | range):
-        return [plain_document(one, (*path, i)) for i, one in enumerate(value)]
+        return [plain_document(one, (*path, i), file) for i, one in enumerate(value)]
     if isinstance(value, PurePath):
         return str(value)
     if hasattr(value, "tolist") and not isinstance(value, type):
-        return plain_document(value.tolist(), path)
+        return plain_document(value.tolist(), path, file)
     hint = "values are text, numbers, true, false, lists and mappings"
     if callable(value):
         hint = "name it, so that it is found again: module:Name, or file.py:Name"
-    raise SpecError(f"{where}{value!r:.80} is no value", file=MAPPING, hint=hint)
+    raise SpecError(f"{where}{value!r:.80} is no value", file=file, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,19 +232,31 @@ def parse_source(text: str, file: str) -> YamlSource:
     """
     if len(text) > _MAX_BYTES:
         raise _too_large(file)
+    if Path(file).suffix in _PROGRAMS:
+        raise SpecError("is a program, not a job YAML", hint=_program_hint(Path(file), text), file=file)
     documents = _JobReader(file).read(text)
     if not documents:
         raise SpecError("is empty", hint="tradewind init writes one to start from", file=file)
     line = documents.lines[0]
     if not isinstance(documents[0], YamlMapping):
         hint = "it starts with lines such as 'name: my-job'"
-        if Path(file).suffix in _PROGRAMS:
-            hint = f"for a program, tradewind init writes a job.yaml; {Path(file).name} goes into its command"
         raise SpecError("is not a mapping", hint=hint, file=file, line=line)
     unfolding = _Unfolding(file)
     document: dict[str, Any] = unfolding.copy(documents[0], (), line)
     kept = {key: value for key, value in document.items() if not key.startswith("x-")}
     return YamlSource(kept, file, unfolding.lines, warnings=tuple(unfolding.warnings))
+
+
+def _program_hint(path: Path, text: str) -> str:
+    """The way to a search for somebody who gave a program in place of a job YAML."""
+    if path.suffix == ".ipynb":
+        return (
+            "no other process finds a notebook's functions: put them into a file.py, tradewind submit file.py:function"
+        )
+    if found := _TUNABLE.search(text):
+        return f"tradewind submit {path.name}:{found['name']} takes its function, python {path.name} runs it here"
+    words = f"for a program, tradewind init writes a job.yaml; {path.name} goes into its command"
+    return f"{words}, or submit {path.name}:function with a @tunable one" if path.suffix == ".py" else words
 
 
 def parse_value(text: str) -> Any:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tradewind.utils.units import count, format_bill, format_duration, format_money
+from tradewind.utils.units import count, format_bill, format_duration, format_memory, format_money
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 
 _BAR = 20
 _WIDE = 120
+_SHORT = 10
+"""Letters of a name that are shown, whatever else there is."""
+_SENTENCE = 30
+"""Columns of the terminal that the reason has at least, where it stands in the table."""
+_NAMES = {"search": _SHORT, "tenant": _SHORT, "why": _SENTENCE}
+"""Columns of a table of searches that are cut where there is no room; a figure that is cut is none."""
+_SPARED = ("waits", "spent", "runs", "tenant")
+"""Columns that are left out, in this order, where even short names find no room."""
 
 
 def screen(document: Mapping[str, Any], width: int, height: int | None = None) -> Group:
@@ -39,37 +47,47 @@ def screen(document: Mapping[str, Any], width: int, height: int | None = None) -
         (f"cluster {document['name']}", "bold"),
         f"  {settings.get('engine', '')}, {settings.get('fairness', '')}, {settings.get('priority', '')}  ",
         (state, "green" if document.get("holder") else "red"),
-        f"  {len(document.get('nodes', {}))} nodes  ",
-        "  ".join(f"{kind} {max(0.0, round(used[kind], 6)):.4g} of {amount:.4g}" for kind, amount in total.items()),
+        f"  {count(len(document.get('nodes', {})), 'node')}  ",
+        "  ".join(
+            f"{kind} {max(0.0, round(used[kind], 6)):.4g} of {amount:.4g}{' GiB' if kind == 'memory' else ''}"
+            for kind, amount in total.items()
+        ),
     )
     jobs = document.get("jobs", [])
     tenants = [{"tenant": name, **each} for name, each in document.get("tenants", {}).items()]
     room = None if height is None else max(3, height - len(tenants) - 8)
-    parts: list[Any] = [head, Text(), shares_table(tenants), Text(), jobs_table(jobs[:room], width)]
+    parts: list[Any] = [head, Text(), shares_table(tenants, width), Text(), jobs_table(jobs[:room], width)]
     if room is not None and len(jobs) > room:
         parts.append(Text(f"and {len(jobs) - room} more: tradewind queue", style="bright_black"))
     return Group(*parts)
 
 
-def shares_table(tenants: Sequence[Mapping[str, Any]]) -> Table:
+def shares_table(tenants: Sequence[Mapping[str, Any]], width: int = _WIDE) -> Table:
     """Make a table of the tenants: dominant shares as bars, with a mark at the share due by weight."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("tenant", "weight", "share", "", "running", "waiting", "CPU h"):
-        table.add_column(name, justify="left" if name in ("tenant", "") else "right", no_wrap=True)
-    for each in tenants:
-        filled = round(each["share"] * _BAR)
-        table.add_row(
-            Text(str(each["tenant"])),
-            f"{each['weight']:g}",
-            f"{each['share']:.0%}",
-            Text("█" * filled + "░" * (_BAR - filled), style="cyan"),
-            str(each["running"]),
-            str(each["waiting"]),
-            f"{each['usage'].get('cpu', 0.0) / 3600:.2f}",
-        )
+    rows = [
+        {
+            "tenant": str(each["tenant"]),
+            "weight": f"{each['weight']:g}",
+            "share": f"{each['share']:.0%}",
+            "": "░" * _BAR,
+            "running": str(each["running"]),
+            "waiting": str(each["waiting"]),
+            "CPU h": f"{each['usage'].get('cpu', 0.0) / 3600:.2f}",
+        }
+        for each in tenants
+    ]
+    columns = _widths(rows, width, {"tenant": _SHORT, "": 0}, ("CPU h", "waiting")) if rows else {}
+    for name, room in columns.items():
+        table.add_column(name, justify="left" if name in ("tenant", "") else "right", no_wrap=True, width=room)
+    for each, row in zip(tenants, rows, strict=True):
+        bar = columns.get("", 0)
+        filled = round(each["share"] * bar)
+        row[""] = "█" * filled + "░" * (bar - filled)
+        table.add_row(*(Text(row[name], style="cyan" if name == "" else "") for name in columns))
     return table
 
 
@@ -84,31 +102,67 @@ def jobs_table(jobs: Sequence[Mapping[str, Any]], width: int) -> Group:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
     wide = width >= _WIDE
-    names = ["id", "tenant", "search", "state", "runs", "waits", "trials", "best", "spent"]
-    for name in (*names, *(["age", "why"] if wide else [])):
-        left = name in ("tenant", "search", "state", "why")
-        table.add_column(name, justify="left" if left else "right", no_wrap=name != "why", overflow="ellipsis")
-    now = time.time()
-    for job in jobs:
-        best = job.get("best")
-        money = job.get("spent")
-        row = [
-            str(job["id"]),
-            str(job["tenant"]),
-            str(job["name"]),
-            str(job["state"]),
-            str(job.get("running", "")),
-            str(job.get("waiting", "")),
-            _of(job.get("trials"), job.get("most"), job.get("usual")),
-            "" if best is None else format_bill(best) if job.get("metric") == "cost" else f"{best:.6g}",
-            "" if money is None else format_money(money),
-            *([format_duration(now - job["submitted"]), _why(job)] if wide else []),
-        ]
-        table.add_row(*(Text(cell) for cell in row))
+    rows = [_cells(job, wide=wide) for job in jobs]
+    columns = _widths(rows, width, _NAMES, _SPARED) if rows else dict.fromkeys(_cells(_NO_JOB, wide=wide))
+    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
+    for name, room in columns.items():
+        left = name in (*_NAMES, "state")
+        table.add_column(name, justify="left" if left else "right", no_wrap=name != "why", width=room)
+    for row in rows:
+        table.add_row(*(Text(row[name]) for name in columns))
     notes = [] if wide else [Padding(Text(f"{job['id']}: {why}"), (0, 0, 0, 2)) for job in jobs if (why := _why(job))]
     return Group(table, *notes)
+
+
+_NO_JOB: Mapping[str, Any] = {"id": "", "tenant": "", "name": "", "state": "", "submitted": 0.0}
+_GAP = 2
+"""Blanks between two columns."""
+
+
+def _cells(job: Mapping[str, Any], *, wide: bool) -> dict[str, str]:
+    """The texts of a search's row, by the names of their columns."""
+    best, money = job.get("best"), job.get("spent")
+    age = {"age": format_duration(time.time() - job["submitted"]), "why": _why(job)} if wide else {}
+    return {
+        "id": str(job["id"]),
+        "tenant": str(job["tenant"]),
+        "search": str(job["name"]),
+        "state": str(job["state"]),
+        "runs": str(job.get("running", "")),
+        "waits": str(job.get("waiting", "")),
+        "trials": _of(job.get("trials"), job.get("most"), job.get("usual")),
+        "best": "" if best is None else format_bill(best) if job.get("metric") == "cost" else f"{best:.6g}",
+        "spent": "" if money is None else format_money(money),
+        **age,
+    }
+
+
+def _widths(
+    rows: Sequence[Mapping[str, str]], width: int, elastic: Mapping[str, int], spared: Sequence[str]
+) -> dict[str, int]:
+    """The columns that a table has on a terminal, and how wide each of them is.
+
+    Args:
+        rows: The texts of each row, by the names of their columns.
+        width: Columns of the terminal.
+        elastic: The columns that may be cut, and to which width; the first of them gets what is left.
+        spared: The columns that are left out, in this order, where that is not enough.
+    """
+    from rich.cells import cell_len
+
+    widths = {name: max(len(name), *(cell_len(row[name]) for row in rows)) for name in rows[0]}
+    for dropped in (None, *spared):
+        if dropped is not None:
+            widths.pop(dropped, None)
+        least = {name: min(room, widths[name]) for name, room in elastic.items() if name in widths}
+        free = width - sum({**widths, **least}.values()) - _GAP * (len(widths) - 1)
+        if free >= 0:
+            break
+    for name, room in least.items():
+        more = min(max(0, free), widths[name] - room)
+        widths[name], free = room + more, free - more
+    return {name: room for name, room in widths.items() if room}
 
 
 def _why(job: Mapping[str, Any]) -> str:
@@ -126,9 +180,13 @@ def tenants_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("tenant", "weight", "priority", "quota", "searches", "requests", "runs", "CPU h", "GiB h", "spent"):
-        table.add_column(name, justify="left" if name in ("tenant", "quota") else "right")
+        left = name in ("tenant", "quota")
+        table.add_column(name, justify="left" if left else "right", min_width=None if left else len(name))
     for row in rows:
-        quota = ", ".join(f"{kind} {amount:g}" for kind, amount in row["quota"].items())
+        quota = ", ".join(
+            f"{kind} {format_memory(amount * 2**30) if kind == 'memory' else f'{amount:g}'}"
+            for kind, amount in row["quota"].items()
+        )
         hours = {kind: amount / 3600 for kind, amount in row["seconds"].items()}
         table.add_row(
             Text(row["tenant"]),

@@ -18,7 +18,7 @@ from tradewind.problem.columns.table_offers import OfferKind, TableOffers
 from tradewind.selector.canonical_words import canonical_arch, canonical_category, canonical_provider
 from tradewind.selector.catalogue.base import Catalogue, DescribesOffers
 from tradewind.selector.catalogue.price_table import PriceTableCatalogue
-from tradewind.utils.machine.gpus import gpus_here
+from tradewind.utils.machine.gpus import gpus_here, why_none
 from tradewind.utils.suggestions import did_you_mean
 from tradewind.utils.units import format_money
 from tradewind.utils.user_functions import is_reference
@@ -196,7 +196,7 @@ def require_gpus(query: OfferQuery, *, bounds: str) -> None:
         NoOfferError: This machine has no GPU.
     """
     if query.provider == ("local",) and query.gpus[0] and not gpus_here():
-        hint = "tradewind doctor says where it looks; without gpus it runs on processors"
+        hint = f"{why_none() or 'tradewind doctor says where it looks'}; without gpus it runs on processors"
         raise NoOfferError(f"{bounds}: this machine has no GPU", hint=hint)
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tradewind.errors import NotFoundError
+from tradewind.errors import InputError, NotFoundError
 from tradewind.service.accounts.identity import Principal
 from tradewind.store.base import Store
 from tradewind.store.clusters.cluster_store import OPEN_JOB_STATES, ClusterRow, ClusterStore, JobRow
@@ -84,28 +84,37 @@ class ClusterService:
             return False
         return self._store.job(study["cluster_job"]).state not in OPEN_JOB_STATES
 
-    def continue_search(self, who: Principal, number: int, studies: Store, trials: int) -> dict[str, Any]:
-        """Let a search that is over go on; nothing that was paid for is run again.
+    def continue_study(
+        self, who: Principal, study: Mapping[str, Any], studies: Store, budget: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Let the search of a study that is over go on; nothing that was paid for is run again.
 
         Args:
             who: The user who asks.
-            number: The search's number.
+            study: The study, as `StudyService.get` has it.
             studies: The store.
-            trials: Number of trials at most, in all.
+            budget: ``trials`` or ``dollars`` of the whole study from now on, what it has used included.
 
         Returns:
             The search, as in `jobs`.
 
         Raises:
-            NotFoundError: There is none, or it is another tenant's.
-            InputError: Nothing is left of its budget.
-            StudyBusyError: It is not over.
+            NotFoundError: It is another tenant's.
+            InputError: It is none of a cluster's, or not over, or nothing is left of its budget.
+            StudyBusyError: Somebody lets it go on at the same moment.
             QuotaError: The dollars of the tenant's quota do not allow it.
         """
         from tradewind.tenancy.submission.continuation import resume_search
 
+        if not self.may_continue(study):
+            raise InputError(
+                f"study {study['id']} cannot go on from here",
+                hint="only a search that was submitted to a cluster, and is over",
+            )
+        number = study["cluster_job"]
         self.job(who, number)
-        return _job(resume_search(self._store, studies, self._store.job(number), {"trials": trials}))
+        wanted = {key: value for key, value in budget.items() if value is not None and value != ""}
+        return _job(resume_search(self._store, studies, self._store.job(number), wanted))
 
     def _document(self, who: Principal, row: ClusterRow) -> dict[str, Any]:
         snapshot = row.snapshot

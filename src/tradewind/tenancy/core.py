@@ -42,6 +42,7 @@ from tradewind.utils.units import count
 
 if TYPE_CHECKING:
     from tradewind.engine.search import RunRequestFactory, Search
+    from tradewind.engine.state_machine.events import StopSearch
     from tradewind.engine.state_machine.snapshot import SearchSnapshot
     from tradewind.problem.job_spec.choices import StopSpec
     from tradewind.problem.job_spec.spec import JobSpec
@@ -61,6 +62,7 @@ _MOST_TAKEN = 3
 
 _REASONS = {
     "cancelled": "cancelled on its cluster",
+    "failed": "",
     "left": "its cluster was stopped; it goes on when that is started again",
 }
 """Why a study was interrupted, by what its search is then."""
@@ -176,13 +178,31 @@ def run_core(settings: CoreSettings, inbox: CoreInbox, outbox: CoreOutbox) -> No
     outbox.put(over)
 
 
-def _nothing_succeeded(trials: Collection[Trial]) -> str:
-    """The words for a search of which every trial failed, with the commonest reason; else an empty text."""
-    if not trials or any(trial.state is not TrialState.FAILED for trial in trials):
+def failure_of(trials: Collection[Trial], stop: StopSearch) -> str:
+    """The reason why a search failed, in words; an empty text for one that came to its end with a result.
+
+    A search has failed where none of its trials ran to its end (they failed, were lost, or were cut short at their
+    limits), where it had none, and where something has to be mended before it can go on.
+
+    Args:
+        trials: Its trials.
+        stop: Its end.
+    """
+    if stop.trouble:
+        return stop.trouble
+    ended = [trial for trial in trials if trial.state.ended]
+    if not ended:
+        return stop.reason
+    if any(trial.state is TrialState.SUCCEEDED for trial in ended):
         return ""
-    reasons = Counter(trial.observation.reason for trial in trials if trial.observation is not None)
+    reasons = Counter(trial.observation.reason for trial in ended if trial.observation is not None)
     why = f": {reasons.most_common(1)[0][0]}" if reasons else ""
-    return f"all of {count(len(trials), 'trial')} failed{why}"
+    failed = all(trial.state is TrialState.FAILED for trial in ended)
+    if len(ended) == 1:
+        return f"its only trial {'failed' if failed else 'did not run to its end'}{why}"
+    if failed:
+        return f"all of {count(len(ended), 'trial')} failed{why}"
+    return f"none of {count(len(ended), 'trial')} ran to its end{why}"
 
 
 class Core:
@@ -236,13 +256,15 @@ class Core:
                     if search.running and not more:
                         search.wait(search.patience)
                 if self._end is not None and stop.interrupted:
-                    reason = _REASONS[self._end.state]
+                    reason = _REASONS[self._end.state] or self._end.reason
                     store.write(search.study.id, Change(study={"reason": reason}))
                     return CoreEndedMessage(self._job, self._end.state, reason)
+                if stop.trouble:  # what the engine has stored names the command of a search without a cluster
+                    store.write(search.study.id, Change(study={"reason": stop.trouble}))
             finally:
                 search.end()
-        nothing = _nothing_succeeded(search.trials.values())
-        return CoreEndedMessage(self._job, "failed" if nothing else "done", nothing or stop.reason)
+        failure = failure_of(search.trials.values(), stop)
+        return CoreEndedMessage(self._job, "failed" if failure else "done", failure or stop.reason)
 
     # ------------------------------------------------------------------ the gate of the search
 

@@ -212,9 +212,11 @@ class EndOrder:
 
     Attributes:
         state: What it is then.
+        reason: Of one that failed: what its cluster can never give it.
     """
 
-    state: Literal["cancelled", "left"]
+    state: Literal["cancelled", "failed", "left"]
+    reason: str = ""
 
 
 CoreOrder = GrantOrder | PreemptOrder | EndOrder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,32 @@ class ResourceKinds:
     def mapping(self, amounts: Sequence[float]) -> dict[str, float]:
         """The amounts by name, without those that are 0."""
         return {name: amount for name, amount in zip(self.names, amounts, strict=True) if amount}
+
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+"""What a resource may be called."""
+
+
+def check_demand(demand: object, option: str = "demand") -> dict[str, float]:
+    """The amounts that each run of a search takes: of resources of any name, which only the cluster knows.
+
+    Args:
+        demand: The amounts by name.
+        option: Its name where it was given.
+
+    Raises:
+        InputError: They are none.
+    """
+    if not isinstance(demand, Mapping):
+        raise InputError(f"{option} {demand!r:.60} is none", hint='give amounts by name: {"cpu": 2, "memory": 4}')
+    for name, amount in demand.items():
+        if not isinstance(name, str) or (name not in DEFAULT_RESOURCES and not _NAME.fullmatch(name)):
+            hint = f"write small letters, digits and _, as in {option} licence=1"
+            raise InputError(f"{option}: {name!r} is no name of a resource", hint=hint)
+        if isinstance(amount, bool) or not isinstance(amount, int | float):
+            raise InputError(f"{option}: {amount!r:.60} of {name} is no amount", hint="write a number of 0 or more")
+    ResourceKinds((*DEFAULT_RESOURCES, *(name for name in demand if name not in DEFAULT_RESOURCES))).amounts(demand)
+    return {name: float(amount) for name, amount in demand.items()}
 
 
 def demand_of(offer: Offer) -> dict[str, float]:

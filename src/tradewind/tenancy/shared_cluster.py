@@ -507,6 +507,7 @@ class SharedCluster:
     def _finish(self, number: int, state: JobState, reason: str) -> None:
         if state == "failed":
             self.failed[number] = f"search {number} ({self._jobs[number].name}): {reason}"
+            _log.warning("search %d (%s) failed: %s", number, self._jobs[number].name, reason)
         self._change(number, state=state, reason=reason, ended=time.time())
         self.shown.pop(number, None)
         self._crashes.pop(number, None)  # should it go on, it is as good as new
@@ -561,8 +562,7 @@ class SharedCluster:
 
     def _refuse(self, number: int, reason: str) -> None:
         if (core_handle := self._core_handles.get(number)) is not None:
-            self._reasons[number] = reason
-            core_handle.send(EndOrder("cancelled"))
+            core_handle.send(EndOrder("failed", reason))
 
     def _take_nodes(self) -> None:
         try:

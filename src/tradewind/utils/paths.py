@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from itertools import takewhile
 from pathlib import Path
 
 from platformdirs import user_data_path
@@ -42,12 +43,14 @@ def data_folder() -> Path:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that only this user may enter; one that is there stays as it is.
+    """Make a folder that only this user may enter, and those above it likewise; one that is there stays as it is.
 
     Raises:
         OSError: It cannot be made.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # With `parents=True` those above would be open to all: the first command may make the data folder in passing.
+    for each in reversed((folder, *takewhile(lambda parent: not parent.exists(), folder.parents))):
+        each.mkdir(mode=0o700, exist_ok=True)
 
 
 def _homeless() -> InputError:

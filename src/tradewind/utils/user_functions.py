@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
+from tradewind.errors import TradewindError
 from tradewind.utils.paths import expand
 
 
@@ -167,10 +168,12 @@ def _taken(function: Callable[..., Any], offered: int) -> int:
 
 def _last_line(error: BaseException, path: Path | None) -> str:
     """``file:line: Error: message``, the place being the innermost one in the user's file."""
-    words = traceback.format_exception_only(error)[-1].strip()
+    mine = isinstance(error, TradewindError)
+    words = str(error) if mine else traceback.format_exception_only(error)[-1].strip()
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if path is not None and frame.filename == str(path)]
-    foreign = [frame for frame in frames if frame.filename != __file__ and not frame.filename.startswith("<frozen")]
+    python = (__file__, importlib.__file__)  # where a module is looked for says nothing
+    foreign = [frame for frame in frames if frame.filename not in python and not frame.filename.startswith("<frozen")]
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}: {words}"
     if own or foreign:

@@ -173,3 +173,11 @@ def test_last_is_the_latest_of_the_search_and_of_single_runs(
     for words in (("only",), ("only", "0")):
         run(*words)
         assert capsys.readouterr().out.startswith("one\n")
+
+
+def test_a_program_that_only_complained_is_said(study: int, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "stdout").write_text("")
+    run("zip", "1")
+    assert capsys.readouterr().err == "tradewind: it printed nothing; --stderr shows its standard error\n"
+    run("zip", "1", "--stderr")
+    assert capsys.readouterr() == ("oops\n", "")

@@ -70,6 +70,8 @@ def test_the_next_run_goes_on_where_the_one_before_was_taken(tmp_path: Path, pla
     assert (last.state, last.usage.resumed_seconds) == (RunState.DONE, saved.seconds)
     assert said(tmp_path, "run-2") == "from 1\n"
     assert CheckpointStore(plan.folder).latest() is None, "the trial has its end"
+    left = [path for path in tmp_path.rglob("checkpoint") if path.is_dir()]
+    assert left == [], "no run's own folder is needed any more: they would fill the disk"
     deployer.close()
 
 

@@ -40,11 +40,12 @@ def test_many_in_a_row_end_the_search() -> None:
     losses = RetryTracker(SearchPolicy("me"))
     for number in range(7):
         losses.lost(lost(number), trial(number))
-    assert losses.why_over(lost()) == ""
+    assert losses.why_over(lost()) == ("", "")
     losses.ended()
     for number in range(8):
         losses.lost(lost(number), trial(number))
-    assert losses.why_over(lost()) == "8 trials in a row were lost, the last one: no power"
+    words = "8 trials in a row were lost, the last one: no power"
+    assert losses.why_over(lost()) == (words, words)
 
 
 @pytest.mark.parametrize("fault", [Fault.CREDENTIALS, Fault.PREREQUISITE])
@@ -53,4 +54,5 @@ def test_what_no_configuration_can_mend_is_tried_neither_again_nor_with_others(f
     run = Run("r0", 0, state=RunState.FAILED, fault=fault, reason="the token has expired", ended=9.0)
     assert losses.again(run, trial()) is None
     assert losses.lost(run, trial()).state == TrialState.LOST
-    assert losses.why_over(run) == "the token has expired; the same command goes on once that is mended"
+    reason = "the token has expired; the same command goes on once that is mended"
+    assert losses.why_over(run) == (reason, "the token has expired")

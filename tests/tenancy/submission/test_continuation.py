@@ -118,6 +118,10 @@ def test_what_another_process_runs_or_is_of_another_problem_is_refused(
     ):
         with pytest.raises(StudyBusyError, match="is being run by process"):
             attempt()
+    queue.change_job(job.id, state="running")
+    with pytest.raises(StudyBusyError, match=r"that of search 1, which is not over: running .*cancel 1 ends it"):
+        study_to_continue(studies, load_spec(file, {"budget.trials": 9}), "default", queue)
+    queue.change_job(job.id, state="cancelled")
     studies.release(study, token)
     assert resume_search(queue, studies, job, {"trials": 9}).state == "queued"
 
@@ -198,3 +202,23 @@ def test_nothing_that_was_paid_for_runs_again(
     ran = (tmp_path / "ran").read_text().split()
     assert sorted(ran) == sorted({run.run_id for run in studies.runs(study.id)})
     assert [(row.id, row.state) for row in queue.jobs()] == [(3, "cancelled"), (2, "cancelled"), (1, "done")]
+
+
+def test_of_two_that_go_on_at_the_same_moment_one_is_refused(
+    studies: Store, queue: ClusterStore, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both saw a study that nobody had: two searches of the queue ran it, and took it from each other."""
+    spec, wanted = load_spec(file, {"budget.trials": 9}), JobRow(0, "default", "train", {})
+    study = studies.study(_study(studies, file, "train"))
+    monkeypatch.setattr(ClusterStore, "searches_of", lambda *_: [])
+    first = continue_search(queue, spec, wanted, study)
+    with pytest.raises(StudyBusyError, match=r"study 1 is that of search 1 \(train\), which is not over: queued"):
+        continue_search(queue, spec, wanted, study)
+    queue.change_job(first.id, state="done")
+    before = queue.job(first.id)
+    monkeypatch.undo()
+    monkeypatch.setattr(ClusterStore, "searches_of", lambda *_: [before])
+    assert continue_search(queue, spec, wanted, study).id == first.id
+    with pytest.raises(StudyBusyError, match=r"search 1 .train. is not over: queued"):
+        continue_search(queue, spec, wanted, study)
+    assert len(queue.jobs()) == 1

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,3 +158,102 @@ def test_a_submitted_function_is_searched_and_its_exits_fail_their_trials_only(
             values = trial.configuration
             wanted = (int(values["X"]) - 3) ** 2 + float(values["step"]) + (values["word"] == "a")
             assert trial.observation.objective == wanted
+
+
+WRONG = """
+from tradewind import tunable
+
+@tunable({"x": [1, 2]}, searcher="rndom")
+def misspelt(x):
+    return x
+
+@tunable({"x": [object()]})
+def strange(x):
+    return x
+
+@tunable({"x": [1, 2]}, job={"command": ["true"]})
+def other(x):
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("misspelt", "^wrong.py:misspelt: searcher: there is no searcher named 'rndom'"),
+        ("strange", "^wrong.py:strange: space.x.0: <object object .* is no value"),
+        ("other", "^wrong.py:other: job.command: the function would not be called"),
+    ],
+)
+def test_what_is_wrong_with_a_function_is_told_without_lines_that_nobody_wrote(
+    folder: Path, name: str, words: str
+) -> None:
+    (folder / "wrong.py").write_text(WRONG)
+    with pytest.raises(InputError, match=words):
+        load_function(f"work/wrong.py:{name}").spec()
+
+
+def test_a_file_that_does_not_load_is_named_with_its_line(folder: Path) -> None:
+    (folder / "wrong.py").write_text(WRONG.replace("misspelt(x)", "misspelt(y)"))
+    with pytest.raises(InputError, match=r"wrong.py:4: misspelt takes no argument 'x', which is in its space"):
+        load_function("work/wrong.py:misspelt")
+    with pytest.raises(InputError, match=r"^nowhere_at_all:f: ModuleNotFoundError: No module named"):
+        load_function("nowhere_at_all:f")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.py", "x = 1\n", "a.py goes into its command, or submit a.py:function with a @tunable one"),
+        ("b.py", "@tradewind.tunable({'x': [1]})\n@cached\ndef fit(x): ...\n", "tradewind submit b.py:fit takes"),
+        ("c.ipynb", "{}", "no other process finds a notebook's functions"),
+        ("d.sh", "echo\n", "d.sh goes into its command"),
+    ],
+)
+def test_a_program_in_place_of_a_job_says_what_to_do(
+    tmp_path: Path, name: str, text: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text(text)
+    assert run(["submit", str(tmp_path / name)]) == 3
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"target": float("nan")}, "target nan: that is no result"),
+        ({"target": "5"}, "target '5': that is no result"),
+        ({"target": True}, "target True: that is no result"),
+        ({"demand": {"cpu": -1}}, "-1 of resource 'cpu' is no amount"),
+        ({"demand": {"cpu": "2"}}, "demand: '2' of cpu is no amount"),
+        ({"demand": {"CPU": 2}}, "demand: 'CPU' is no name of a resource"),
+        ({"demand": "cpu=2"}, "demand 'cpu=2' is none.*by name"),
+        ({"tenant": ""}, "tenant '' is no name of a tenant"),
+        ({"tenant": "a/b"}, "tenant 'a/b' is no name of a tenant"),
+        ({"nice": "x"}, "nice 'x' is no whole number"),
+        ({"cluster": 3}, "cluster 3 is no name"),
+    ],
+)
+def test_a_program_cannot_hand_over_what_would_end_the_cluster(folder: Path, given: dict[str, Any], words: str) -> None:
+    """A text as ``nice`` ended the whole cluster, with the searches of all others."""
+    with pytest.raises(InputError, match=words):
+        tradewind.submit("work/train.py:bowl", **given)
+    with closing(ClusterStore(store_url())) as store:
+        assert store.jobs() == []
+
+
+def test_numbers_of_numpy_are_numbers(folder: Path) -> None:
+    import numpy as np
+
+    found = tradewind.submit("work/train.py:bowl", target=np.float64(0.5), nice=np.int64(2))  # type: ignore[arg-type]
+    assert (found.options["target"], found.nice) == (0.5, 2)
+
+
+def test_a_file_of_a_package_is_named_as_its_module(tmp_path: Path) -> None:
+    place = tmp_path / "lib" / "packed"
+    place.mkdir(parents=True)
+    (place / "__init__.py").write_text("")
+    (place / "beside.py").write_text("CENTRE = 3\n")
+    (place / "train.py").write_text("from .beside import CENTRE\n")
+    with pytest.raises(InputError, match=rf"in {tmp_path}/lib, tradewind submit packed.train:f"):
+        load_function(f"{place}/train.py:f")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,3 +57,17 @@ def test_a_file_that_does_not_load_says_where(
     monkeypatch.chdir(tmp_path)
     assert main(["bad.py:f", "value"]) == 1
     assert "bad.py:2: NameError" in capsys.readouterr().err
+
+
+def test_threads_that_go_on_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Python waits for them, so the run does not end with the function."""
+    over = threading.Event()
+
+    def leaves(x: int) -> None:
+        threading.Thread(target=over.wait, name="writer").start()
+
+    try:
+        assert call(tunable({"x": [1]})(leaves), "", {"TRADEWIND_PARAM_X": "1"}) == 0
+    finally:
+        over.set()
+    assert "leaves has returned; its run ends with the threads that go on: writer" in capsys.readouterr().err

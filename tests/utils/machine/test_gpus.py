@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from tests.engines.gpus import have_amd, have_nvidia
 
+from tradewind.deployer.runner.resource_limits import missing_gpus
 from tradewind.utils.machine import gpus
-from tradewind.utils.machine.gpus import Gpu, describe_gpus, gpus_here
+from tradewind.utils.machine.gpus import Gpu, describe_gpus, gpus_here, why_none
 
 
 def test_those_of_nvidia(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -34,7 +35,9 @@ def test_without_a_tool_those_that_the_driver_lists(monkeypatch: pytest.MonkeyPa
     assert gpus_here() == (Gpu(0, "NVIDIA A10G", "GPU-77"),)
 
 
-@pytest.mark.parametrize(("named", "left"), [("1", [1]), ("GPU-0", [0]), ("", []), ("1,0", [0, 1]), ("-1", [])])
+@pytest.mark.parametrize(
+    ("named", "left"), [("1", [1]), ("GPU-0", [0]), ("", []), ("1,0", [0, 1]), ("-1", []), ("1,-1,0", [1])]
+)
 def test_what_the_environment_hides_is_not_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str, left: list[int]
 ) -> None:
@@ -49,3 +52,21 @@ def test_a_tool_that_says_nothing_of_use(monkeypatch: pytest.MonkeyPatch, tmp_pa
     (tmp_path / "gpus" / "said").write_text(said)
     gpus._found.cache_clear()
     assert gpus_here() == ()
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        ("", "CUDA_VISIBLE_DEVICES='' hides 2 × NVIDIA H100"),
+        ("MIG-3a", "parts of a GPU by MIG are not known"),
+        ("0", ""),
+    ],
+)
+def test_who_hides_them_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str, words: str) -> None:
+    have_nvidia(monkeypatch, tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
+    assert words in why_none() if words else why_none() == ""
+    if words:
+        assert why_none() in missing_gpus(1.0)
+    have_nvidia(monkeypatch, tmp_path, 0)
+    assert why_none() == ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,34 +19,6 @@ def open_cluster_store(url: str | None) -> ClusterStore:
     return ClusterStore(url or store_url())
 
 
-def check_tenant(name: str, weight: float | None, *, option: str = "") -> None:
-    """See that a tenant's name and weight are some.
-
-    Args:
-        name: The name.
-        weight: The weight, or None for that which it has.
-        option: The option that the name was given with.
-
-    Raises:
-        InputError: One of them is none.
-    """
-    from tradewind.errors import InputError
-
-    if not name.strip() or "/" in name or not name.isprintable() or len(name) > _LONGEST:
-        given = f"{option} {name!r}".lstrip()
-        hint = f"write letters and digits on one line, without a /, at most {_LONGEST}"
-        raise InputError(f"{given} is no name of a tenant", hint=hint)
-    if weight is not None and not 0 < weight < float("inf"):
-        raise InputError(f"--weight {weight:g} is none", hint="a weight is above 0")
-
-
-_LONGEST = 100
-"""Characters of a tenant's name, as of a job's."""
-
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
-"""What a resource may be called."""
-
-
 def amounts(
     words: Sequence[str] | None, option: str, *, quota: bool = False, further: bool = False
 ) -> dict[str, float]:
@@ -63,7 +34,7 @@ def amounts(
         InputError: A word is none, or the cluster has no such resource.
     """
     from tradewind.errors import InputError
-    from tradewind.tenancy.resources import DEFAULT_RESOURCES, ResourceKinds, check_quota
+    from tradewind.tenancy.resources import ResourceKinds, check_demand, check_quota
     from tradewind.utils.units import parse_memory
 
     found: dict[str, float] = {}
@@ -77,12 +48,9 @@ def amounts(
     if quota:
         check_quota(found)
         return found
-    named = [name for name in found if name not in DEFAULT_RESOURCES] if further else []
-    for name in named:
-        if not _NAME.fullmatch(name):
-            hint = f"write small letters, digits and _, as in {option} licence=1"
-            raise InputError(f"{option}: {name!r} is no name of a resource", hint=hint)
-    ResourceKinds((*DEFAULT_RESOURCES, *named)).amounts(found)
+    if further:
+        return check_demand(found, option)
+    ResourceKinds().amounts(found)
     return found
 
 

@@ -76,13 +76,18 @@ def submit(
     """
     from contextlib import closing
 
-    from tradewind.cli.cluster.common import amounts, check_tenant, open_cluster_store
+    from tradewind.cli.cluster.common import amounts, open_cluster_store
     from tradewind.cli.common import emit_json
     from tradewind.store.clusters.cluster_store import JobRow
-    from tradewind.tenancy.submission.search_submission import add_search, check_target, submission_options
+    from tradewind.tenancy.submission.search_submission import (
+        add_search,
+        check_target,
+        check_tenant,
+        submission_options,
+    )
 
     check_tenant(tenant, weight, option="--tenant")
-    check_target(target)
+    check_target(target, option="--target")
     given = {"parallel": parallel, "budget.trials": trials, "budget.dollars": budget, "searcher": searcher}
     given |= {"seed": seed}
     spec = _spec(file, {key: value for key, value in given.items() if value is not None}, param)

@@ -36,10 +36,11 @@ def set_tenant(
     """Add a tenant, or change its weight, priority, quota or preemption; a running cluster follows at once."""
     from contextlib import closing
 
-    from tradewind.cli.cluster.common import amounts, check_tenant, open_cluster_store
+    from tradewind.cli.cluster.common import amounts, open_cluster_store
     from tradewind.cli.common import pairs
     from tradewind.store.clusters.cluster_store import TenantRow
     from tradewind.tenancy.preemption.policy import preemption_document
+    from tradewind.tenancy.submission.search_submission import check_tenant
 
     check_tenant(name, weight)
     most = amounts(quota, "--quota", quota=True)

@@ -84,6 +84,8 @@ def logs(
             return
         _check(run, path, follow)
         _print(opened, study_id, run, path, tail, follow)
+        if not stderr and _only_error_output(path):
+            typer.echo("tradewind: it printed nothing; --stderr shows its standard error", err=True)
 
 
 def _taken(run: Run) -> dict[str, Any]:
@@ -93,6 +95,12 @@ def _taken(run: Run) -> dict[str, Any]:
     assert run.preemption is not None
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.preemption.at))
     return {"attempt": run.attempt, "tenant": run.preemption.tenant, "at": at, "pays": run.preemption.pays}
+
+
+def _only_error_output(path: Path) -> bool:
+    """True where an output is empty, and the standard error beside it is not."""
+    errors = path.with_name("stderr")
+    return path.is_file() and not path.stat().st_size and errors.is_file() and errors.stat().st_size > 0
 
 
 _MOST_SINGLE_RUNS = 50

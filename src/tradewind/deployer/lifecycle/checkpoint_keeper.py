@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 
-from tradewind.deployer.checkpoints import CheckpointLook, CheckpointStore, SavedCheckpoint
+from tradewind.deployer.checkpoints import FOLDER, CheckpointLook, CheckpointStore, SavedCheckpoint
 from tradewind.deployer.runner.base import KeepsCheckpoints, Runner
 from tradewind.errors import TradewindError
 from tradewind.problem import CheckpointPlan, Fault, Handle, Run, RunRequest, RunState
@@ -39,6 +39,7 @@ class CheckpointKeeper:
     ) -> None:
         self._runner = runner
         self._note = request.folder / _RESUMED_FILE
+        self._here = request.folder / FOLDER
         self._later = later
         plan = request.checkpoint if isinstance(runner, KeepsCheckpoints) else None
         self._plan: CheckpointPlan | None = plan
@@ -133,7 +134,10 @@ class CheckpointKeeper:
             # The machine may have been taken a moment ago; the copy before is still there.
             level = logging.INFO if self._warned or self._ended else logging.WARNING
             self._warned = True
-            _log.log(level, "run %s: its checkpoint is not copied: %s", handle.run_id, error)
+            why = str(error)
+            if isinstance(error, OSError) and error.strerror:
+                why = f"{error.strerror.lower()}: {self._plan.folder}" if self._plan else error.strerror.lower()
+            _log.log(level, "run %s: its checkpoint is not copied: %s", handle.run_id, why)
         finally:
             self._saving.release()
             if self._removed:
@@ -153,3 +157,5 @@ class CheckpointKeeper:
         if self._store is not None and (own or unwanted or ended):
             self._removed = True
             self._store.remove()
+        if self._store is not None:  # what another run begins at is in the store
+            shutil.rmtree(self._here, ignore_errors=True)

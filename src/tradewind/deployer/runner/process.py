@@ -57,7 +57,7 @@ from tradewind.deployer.runner.warden.slots import FREED, LOOK_SECONDS, inner_fo
 from tradewind.errors import DeployError, JobProgramError, PrerequisiteError
 from tradewind.problem import Fault, Handle, Machine, Offer, RunRequest, RunState, RunStatus, Usage
 from tradewind.utils.machine.gpus import CONSTANTS, VARIABLES, gpus_here
-from tradewind.utils.paths import SLOTS, slots_folder
+from tradewind.utils.paths import SLOTS, make_private, slots_folder
 
 _DRAIN_BYTES = 4096
 _LOOK_SECONDS = 0.05
@@ -210,7 +210,7 @@ class ProcessRunner(
             try:
                 (folder / "outputs").mkdir(parents=True, exist_ok=True)
                 note = self._notes.path(request.owner, request.run_id)
-                note.parent.mkdir(parents=True, exist_ok=True)
+                make_private(note.parent)
                 note.write_text(str(folder), encoding="utf-8")
                 if request.checkpoint is not None:
                     put_checkpoint(request.checkpoint, folder)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tradewind.errors import DeployError
 from tradewind.problem import Offer, RunRequest
-from tradewind.utils.machine.gpus import gpus_here
+from tradewind.utils.machine.gpus import gpus_here, why_none
 
 _GIB = 2**30
 
@@ -63,7 +63,8 @@ def missing_gpus(gpus: float, running: float = 0.0) -> str:
     if gpus + running <= here:
         return ""
     has = "no GPU" if not here else "1 GPU" if here == 1 else f"{here} GPUs"
-    return f"this machine has {has}" + ("" if here else " (tradewind doctor says where it looks)")
+    why = why_none() or "tradewind doctor says where it looks"
+    return f"this machine has {has}" + ("" if here else f" ({why})")
 
 
 def cpus_here() -> int:

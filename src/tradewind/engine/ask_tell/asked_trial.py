@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias
 
 from tradewind.errors import ConfigurationError
 from tradewind.problem import Configuration, Fault, Offer, Problem, Run, RunState, Trial
-from tradewind.problem.job_spec.spec import JobSpec, load_spec, parse_spec
-from tradewind.problem.yaml_source import MAPPING, plain_document
+from tradewind.problem.job_spec.spec import JobSpec, load_spec, parse_mapping
+from tradewind.problem.yaml_source import plain_document
 from tradewind.utils.paths import store_url
 
 TrialEnd = Literal["succeeded", "failed", "aborted", "lost"]
@@ -235,10 +235,8 @@ def read_job(source: Path | str | Mapping[str, Any], callbacks: CallbackChoices 
         return load_spec(Path(source), changed)
     if not isinstance(source, Mapping):
         raise ConfigurationError(f"{source!r:.80} is no job", hint="give a job YAML's path, or the same as a mapping")
-    import yaml
-
-    document = {"job": {"command": ["ask-and-tell"]}, "least_improvement": 0, **plain_document(source), **changed}
-    return parse_spec(yaml.safe_dump(document, sort_keys=False), file=MAPPING, base=Path.cwd())
+    document = {"job": {"command": ["ask-and-tell"]}, "least_improvement": 0, **source, **changed}
+    return parse_mapping(document, base=Path.cwd())
 
 
 def checked_store(store: object) -> str:

@@ -32,7 +32,7 @@ from tradewind.engine.ask_tell.asked_trial import (
     read_job,
 )
 from tradewind.engine.ask_tell.proposed_ahead import AheadCount, may_propose_ahead
-from tradewind.engine.function_calls import call_for_trial, check_callable
+from tradewind.engine.function_calls import call_for_trial, check_plain_function
 from tradewind.engine.past_studies import with_past_studies
 from tradewind.engine.proposals import (
     ask_searcher,
@@ -381,7 +381,7 @@ class SharedStudy:
         Raises:
             ConfigurationError: ``function`` cannot be called, or ``trials`` is no number of calls.
         """
-        check_callable(function)
+        check_plain_function(function)
         check_calls(trials)
         done = 0
         while trials is None or done < trials:

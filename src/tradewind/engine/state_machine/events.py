@@ -345,10 +345,12 @@ class StopSearch:
     Attributes:
         reason: In words.
         interrupted: True when the user stopped it.
+        trouble: What has to be mended before it can go on, or what took its runs; empty where it came to its end.
     """
 
     reason: str
     interrupted: bool = False
+    trouble: str = ""
 
 
 SearchInstruction = (

@@ -52,13 +52,14 @@ class RetryTracker:
         seen = Observation(None, run.cost, run.runtime, feasible=False, reason=run.reason)
         return replace(trial, state=TrialState.LOST, observation=seen, ended=run.ended)
 
-    def why_over(self, run: Run) -> str:
-        """The reason why the search must end after a lost run, or an empty text."""
+    def why_over(self, run: Run) -> tuple[str, str]:
+        """Say why the search must end after a lost run: the reason, and the trouble alone; empty where it goes on."""
         if run.fault in _NEVER_RETRIED:
-            return f"{run.reason}; the same command goes on once that is mended"
+            return f"{run.reason}; the same command goes on once that is mended", run.reason
         if self._in_a_row < _MOST_LOST_IN_A_ROW:
-            return ""
-        return f"{self._in_a_row} trials in a row were lost, the last one: {run.reason}"
+            return "", ""
+        reason = f"{self._in_a_row} trials in a row were lost, the last one: {run.reason}"
+        return reason, reason
 
     def ended(self) -> None:
         """A trial has ended that was not lost."""

@@ -101,6 +101,7 @@ class SearchMachine:
         self.ending: str | None = None
         self._dropping = False  # what waits is not launched any more
         self._interrupting = False
+        self._trouble = ""  # what ended it, where that has to be mended
         self._asking = False  # an answer of the searcher is on its way
         self._asked = False  # the searcher knows all that is known now
         self._intake = ProposalIntake()
@@ -319,7 +320,7 @@ class SearchMachine:
         if self.ending is not None and not self.runs and (self._dropping or not self._waiting):
             if self.kept:
                 return out + self._give_back(self.kept.staying)
-            self.stopped = ev.StopSearch(self.ending, self._interrupting)
+            self.stopped = ev.StopSearch(self.ending, self._interrupting, self._trouble)
             state = "interrupted" if self._interrupting else "finished"
             out += [
                 self._write(study={"state": state, "reason": self.ending, "elapsed": self.elapsed}),
@@ -588,8 +589,10 @@ class SearchMachine:
             return self._put_back(run, again)
         lost = self._charge(run, self._retries.lost(run, trial))
         self._end_trial(lost)
-        if why := self._retries.why_over(run):
-            self._end(why, drop=True)
+        reason, trouble = self._retries.why_over(run)
+        if reason:
+            self._end(reason, drop=True)
+            self._trouble = trouble
         return [self._write(trials=[lost], runs=[run]), ev.SettleRun(run.run_id)]
 
     def _charge(self, run: Run, trial: Trial) -> Trial:

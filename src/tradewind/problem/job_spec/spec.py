@@ -52,7 +52,7 @@ from tradewind.problem.parameter import Categorical, Float, Instance, Integer, N
 from tradewind.problem.problem import StudyTerms
 from tradewind.problem.run import Load
 from tradewind.problem.space import Space, reject_division_by_zero
-from tradewind.problem.yaml_source import KeyPath, YamlSource, parse_source, read_source
+from tradewind.problem.yaml_source import MAPPING, KeyPath, YamlSource, parse_source, plain_document, read_source
 from tradewind.utils.paths import expand
 from tradewind.utils.user_functions import anchored_reference, is_reference
 
@@ -399,6 +399,26 @@ def parse_spec(text: str, *, file: str = "<text>", base: Path, overrides: Mappin
         SpecError: Something in it is wrong.
     """
     return build_spec(parse_source(text, file).override(overrides or {}), base.absolute())
+
+
+def parse_mapping(
+    document: Mapping[str, Any], *, file: str = MAPPING, base: Path, overrides: Mapping[str, Any] | None = None
+) -> JobSpec:
+    """Read what a job YAML would say from a mapping; errors name keys and no lines, which nobody has written.
+
+    Args:
+        document: The mapping; values of numpy, ranges and paths are turned into those of YAML.
+        file: The name that errors give it.
+        base: The folder that relative paths start in.
+        overrides: Values to replace, by key.
+
+    Raises:
+        SpecError: Something in it is wrong.
+    """
+    import yaml
+
+    source = parse_source(yaml.safe_dump(plain_document(document, file=file), sort_keys=False), file)
+    return build_spec(replace(source, lines={}).override(overrides or {}), base.absolute())
 
 
 _INTERRUPTIONS = ("interruptions_per_hour", "checkpoint")

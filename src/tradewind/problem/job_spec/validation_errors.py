@@ -40,6 +40,10 @@ _OF_OTHER_TOOLS = {
     **dict.fromkeys(("sampler", "search_alg", "algorithm"), _SEARCHER),
     **dict.fromkeys(("pruner", "scheduler"), "early_stop"),
     **dict.fromkeys(("minimize", "direction", "metric"), "objective: {minimise: ...}"),
+    **dict.fromkeys(
+        ("demand", "resources", "resources_per_trial"),
+        "offers: {vcpu: ..., memory: ..., gpus: ...}, or tradewind submit --demand cpu=2,gpu=1",
+    ),
     "maximize": "objective: {maximise: ...}",
     "timeout": "budget: {hours: ...}, or constraints: {deadline: ...} for one run",
 }

@@ -10,6 +10,7 @@ from pydantic import Field
 from tradewind.problem import Proposal, Trial
 from tradewind.searcher.base import NothingLeft, SearchState
 from tradewind.searcher.halving.asha import RungSearcher, RungSettings
+from tradewind.utils import units
 
 _BRACKET = "bracket"
 _ROUND = 1e-9
@@ -61,7 +62,7 @@ class HyperbandSearcher(RungSearcher):
             return proposals
         if state.pending:
             return NothingLeft("it waits for the trials that run", final=False)
-        done = f"all brackets were carried out ({self.settings.rounds} rounds)"
+        done = f"all brackets were carried out ({units.count(self.settings.rounds, 'round')})"
         return NothingLeft(done) if self.history else self.nothing_left(state)
 
     def _of_bracket(

@@ -199,10 +199,15 @@ class ClusterStore:
     # ------------------------------------------------------------------ searches
 
     def submit(self, job: JobRow) -> JobRow:
-        """Add a search; its ``id`` is set by the store. A tenant that is not there is made."""
+        """Add a search; its ``id`` is set by the store. A tenant that is not there is made.
+
+        Raises:
+            StudyBusyError: It goes on with a study that another search has, which is not over.
+        """
         with self._database.write() as connection:
             # Else what is set aside at this moment might miss this search, which misses that, too.
             tenant_spending.lock_spending(connection)
+            _check_study_free(connection, job.study_id)
             make_tenant(connection, job.tenant)
             values = {name: getattr(job, name) for name in JobRow.__dataclass_fields__ if name != "id"}
             values["submitted"] = job.submitted or time.time()
@@ -302,6 +307,25 @@ class ClusterStore:
             connection.execute(sa.update(cluster_jobs).where(where).values(_written(fields)))
             return _job(connection, number)
 
+    def reopen(self, number: int, **fields: Any) -> JobRow:
+        """Queue a search anew that is over, with some fields changed.
+
+        Raises:
+            StudyNotFoundError: There is none.
+            StudyBusyError: It is not over, or another search has its study and is not.
+        """
+        with self._database.write() as connection:
+            tenant_spending.lock_spending(connection)  # of several at once, the first one is seen by the others
+            known = _job(connection, number)
+            if known.state in OPEN_JOB_STATES:
+                raise StudyBusyError(
+                    f"search {number} ({known.name}) is not over: {known.state}", hint="tradewind queue shows it"
+                )
+            _check_study_free(connection, fields.get("study_id", known.study_id))
+            values = {"state": "queued", "wanted": "run", "reason": "", "ended": None, **fields}
+            connection.execute(sa.update(cluster_jobs).where(cluster_jobs.c.id == number).values(_written(values)))
+            return _job(connection, number)
+
     def want(self, number: int, wanted: JobIntent) -> JobRow:
         """Say what becomes of a search that is not over.
 
@@ -393,6 +417,23 @@ class ClusterStore:
 
 def _for(cluster: str) -> sa.ColumnElement[bool]:
     return cluster_jobs.c.cluster.in_((cluster, ""))
+
+
+def _check_study_free(connection: sa.Connection, study_id: int | None) -> None:
+    """Refuse a second search of a study, inside of the transaction that would add it: both would run it.
+
+    Raises:
+        StudyBusyError: A search that is not over has it.
+    """
+    if study_id is None:
+        return
+    mine = sa.and_(cluster_jobs.c.study_id == study_id, cluster_jobs.c.state.in_(OPEN_JOB_STATES))
+    query = sa.select(cluster_jobs.c.id, cluster_jobs.c.name, cluster_jobs.c.state).where(mine).limit(1)
+    if (row := connection.execute(query).first()) is not None:
+        raise StudyBusyError(
+            f"study {study_id} is that of search {row.id} ({row.name}), which is not over: {row.state}",
+            hint="tradewind queue shows it",
+        )
 
 
 def _job(connection: sa.engine.Connection, number: int) -> JobRow:

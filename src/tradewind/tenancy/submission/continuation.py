@@ -28,17 +28,18 @@ def earlier_study(studies: Store, spec: JobSpec, tenant: str) -> StudyRow | None
     return max(found, key=lambda study: study.id, default=None)
 
 
-def study_to_continue(studies: Store, spec: JobSpec, tenant: str) -> StudyRow:
+def study_to_continue(studies: Store, spec: JobSpec, tenant: str, clusters: ClusterStore | None = None) -> StudyRow:
     """The study that a search of a specification goes on with.
 
     Args:
         studies: The store.
         spec: The specification, with the budget of the whole study.
         tenant: The search's tenant.
+        clusters: The queue, in which a search may have it that is not over.
 
     Raises:
         StudyNotFoundError: There is none of that name, or those that there are have another problem.
-        StudyBusyError: A process runs it.
+        StudyBusyError: A search of the queue has it, or a process runs it.
         InputError: Nothing is left of the budget.
     """
     found = earlier_study(studies, spec, tenant)
@@ -53,6 +54,8 @@ def study_to_continue(studies: Store, spec: JobSpec, tenant: str) -> StudyRow:
             f"study {newest.id} ({newest.name}) is of another problem{f': {parts} differ' if parts else ''}",
             hint="leave --continue out to begin anew",
         )
+    if clusters is not None:  # whose process is the cluster's: nobody is to end that
+        _newest_search(clusters, found)
     (summary,) = studies.summaries([found.id])
     if summary.holder:
         raise StudyBusyError(
@@ -100,14 +103,9 @@ def continue_search(clusters: ClusterStore, spec: JobSpec, wanted: JobRow, study
         StudyBusyError: A search of the queue has it, and is not over.
         QuotaError: The dollars of the tenant's quota do not allow it.
     """
-    known = clusters.searches_of(study.id)
-    if known and known[0].state in OPEN_JOB_STATES:
-        raise StudyBusyError(
-            f"study {study.id} ({study.name}) is that of search {known[0].id}, which is not over: {known[0].state}",
-            hint="tradewind queue shows it",
-        )
+    known = _newest_search(clusters, study)
     wanted = replace(wanted, spec=study_document(spec), study_id=study.id)
-    mine = known[0] if known and known[0].tenant == wanted.tenant else None
+    mine = known if known is not None and known.tenant == wanted.tenant else None
     _check_quota(clusters, wanted, mine)
     if mine is None:
         row = clusters.submit(wanted)
@@ -119,6 +117,21 @@ def continue_search(clusters: ClusterStore, spec: JobSpec, wanted: JobRow, study
         return row
     fields: dict[str, Any] = {"spec": wanted.spec, "options": wanted.options, "nice": wanted.nice}
     return _reopened(clusters, mine, **fields, cluster=wanted.cluster or mine.cluster)
+
+
+def _newest_search(clusters: ClusterStore, study: StudyRow) -> JobRow | None:
+    """The search of the queue that had a study last, and is over; None without one.
+
+    Raises:
+        StudyBusyError: It is not over.
+    """
+    known = next(iter(clusters.searches_of(study.id)), None)
+    if known is not None and known.state in OPEN_JOB_STATES:
+        raise StudyBusyError(
+            f"study {study.id} ({study.name}) is that of search {known.id}, which is not over: {known.state}",
+            hint=f"tradewind queue shows it, tradewind cancel {known.id} ends it",
+        )
+    return known
 
 
 def resume_search(
@@ -165,7 +178,7 @@ def _check_quota(clusters: ClusterStore, wanted: JobRow, mine: JobRow | None) ->
 
 def _reopened(clusters: ClusterStore, job: JobRow, **fields: Any) -> JobRow:
     """Queue a search anew; not if the money that it needs was set aside for something else at the same moment."""
-    row = clusters.change_job(job.id, state="queued", wanted="run", reason="", ended=None, **fields)
+    row = clusters.reopen(job.id, **fields)
     try:
         _check_quota(clusters, row, row)
     except QuotaError:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.engine.tunable import Tunable
-from tradewind.errors import InputError
+from tradewind.errors import InputError, SpecError
 from tradewind.problem import COST, RUNTIME
-from tradewind.problem.job_spec.spec import JobSpec, parse_spec
+from tradewind.problem.job_spec.spec import JobSpec, parse_mapping
 from tradewind.tenancy.submission.function_program import LOADING, MODULE
 from tradewind.utils.paths import expand
 from tradewind.utils.user_functions import UserFunctionError, load_object
@@ -41,21 +41,20 @@ class FunctionJob:
         Raises:
             SpecError: What the function was declared with is wrong.
         """
-        import yaml
-
         given = self.function.specification
         job: dict[str, Any] = {"workdir": str(self.folder), **given.get("job", {})}
+        if "command" in job:
+            hint = "leave job.command out of @tunable: the function is the program"
+            raise SpecError("job.command: the function would not be called", hint=hint, file=self.reference)
         # The interpreter of an image is its own; elsewhere it is the one that has the function's packages.
         python = "python3" if job.get("image") else sys.executable
         document = {"interpret": [{"use": "json_lines", "optional": True}], **given}
         # Which metric a bare number is a value of is known once the specification has been read.
         document["job"] = {**job, "command": [python, "-m", MODULE, self.reference]}
-        text = yaml.safe_dump(document, sort_keys=False)
-        read = parse_spec(text, file=self.reference, base=self.folder, overrides=overrides)
+        read = parse_mapping(document, file=self.reference, base=self.folder, overrides=overrides)
         metric = read.objective.metric
         document["job"]["command"].append("" if metric in (COST, RUNTIME) else metric)
-        text = yaml.safe_dump(document, sort_keys=False)
-        return parse_spec(text, file=self.reference, base=self.folder, overrides=overrides)
+        return parse_mapping(document, file=self.reference, base=self.folder, overrides=overrides)
 
 
 def load_function(reference: str) -> FunctionJob:
@@ -74,10 +73,20 @@ def load_function(reference: str) -> FunctionJob:
     try:
         found = load_object(reference, folder)
     except UserFunctionError as error:
-        raise InputError(
-            f"{reference}: {error}", hint="name a function as file.py:function or module:function"
-        ) from None
+        hint = "name a function as file.py:function or module:function"
+        if "attempted relative import" in str(error) and (module := _in_package(expand(place))):
+            hint = f"it is part of a package: in {module[1]}, tradewind submit {module[0]}:{name}"
+        raise InputError(f"{reference}: {error}", hint=hint) from None
     return FunctionJob(_tunable(found, reference), reference, folder)
+
+
+def _in_package(file: Path) -> tuple[str, Path] | None:
+    """The name of a file's module in its package, and the folder that the package is in; None without a package."""
+    names, folder = [file.stem], file.absolute().parent
+    while (folder / "__init__.py").is_file():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return (".".join(names), folder) if len(names) > 1 else None
 
 
 def function_job(function: Tunable[..., Any]) -> FunctionJob:

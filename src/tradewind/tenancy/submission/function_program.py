@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -66,11 +67,20 @@ def call(function: Any, metric: str, environment: Mapping[str, str]) -> int:
     except Exception:
         traceback.print_exc()
         return 1
+    _tell_of_threads(function.__name__)
     if isinstance(value, Mapping):
         runtime_api.report(**value)
     elif value is not None and metric:
         runtime_api.report(**{metric: value})
     return 0
+
+
+def _tell_of_threads(name: str) -> None:
+    """Say which threads the function has left: Python waits for them, and so does the run."""
+    others = [one.name for one in threading.enumerate() if one is not threading.main_thread() and not one.daemon]
+    if others:
+        sys.stderr.write(f"{name} has returned; its run ends with the threads that go on: {', '.join(others)}\n")
+        sys.stderr.flush()
 
 
 def main(arguments: list[str]) -> int:

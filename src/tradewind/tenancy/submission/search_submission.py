@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import closing
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,7 @@ def submit(
         StudyNotFoundError: There is no study to go on with.
         StudyBusyError: A process, or a search that is not over, has it.
     """
+    from tradewind.tenancy.resources import check_demand
     from tradewind.tenancy.submission.function_jobs import refuse_while_loading
     from tradewind.utils.paths import store_url
 
@@ -68,10 +70,11 @@ def submit(
     given = {"parallel": parallel, "budget.trials": trials, "searcher": searcher, "seed": seed}
     spec = spec_of(what, {key: value for key, value in given.items() if value is not None})
     check_target(target)
-    options = submission_options(spec, target=target, demand=demand)
+    wanted = None if demand is None else check_demand(demand)
+    options = submission_options(spec, target=None if target is None else float(target), demand=wanted)
+    row = _checked_row(tenant, spec.name, options, nice, cluster)
     with closing(ClusterStore(store or store_url())) as clusters:
-        wanted = JobRow(0, tenant, spec.name, {}, options, nice=nice, cluster=cluster)
-        return add_search(clusters, spec, wanted, go_on=go_on)
+        return add_search(clusters, spec, row, go_on=go_on)
 
 
 def spec_of(what: Tunable[..., Any] | Path | str, overrides: Mapping[str, Any]) -> JobSpec:
@@ -107,14 +110,53 @@ def names_function(text: str) -> bool:
     return is_reference(text) and not Path(text).exists()
 
 
-def check_target(target: float | None) -> None:
-    """See that a target is a number.
+def check_target(target: object, *, option: str = "target") -> None:
+    """See that a target is a number, or None.
+
+    Args:
+        target: The target.
+        option: Its name where it was given.
 
     Raises:
         InputError: It is none.
     """
-    if target is not None and not math.isfinite(target):
-        raise InputError(f"--target {target}: that is no result", hint="name the value at which the search ends")
+    number = isinstance(target, Real) and not isinstance(target, bool)  # numpy's, too
+    if target is not None and not (number and math.isfinite(target)):  # type: ignore[arg-type]
+        raise InputError(f"{option} {target!r:.60}: that is no result", hint="name the value at which the search ends")
+
+
+def check_tenant(name: object, weight: float | None = None, *, option: str = "") -> None:
+    """See that a tenant's name and weight are some.
+
+    Args:
+        name: The name.
+        weight: The weight, or None for that which it has.
+        option: The option that the name was given with.
+
+    Raises:
+        InputError: One of them is none.
+    """
+    words = isinstance(name, str) and name.strip() and "/" not in name and name.isprintable()
+    if not words or len(str(name)) > _LONGEST:
+        given = f"{option} {name!r:.120}".lstrip()
+        hint = f"write letters and digits on one line, without a /, at most {_LONGEST}"
+        raise InputError(f"{given} is no name of a tenant", hint=hint)
+    if weight is not None and not 0 < weight < float("inf"):
+        raise InputError(f"--weight {weight:g} is none", hint="a weight is above 0")
+
+
+_LONGEST = 100
+"""Characters of a tenant's name, as of a job's."""
+
+
+def _checked_row(tenant: object, name: str, options: Mapping[str, Any], nice: object, cluster: object) -> JobRow:
+    """The row of a search with what a program has given: a cluster reads it, which many share."""
+    check_tenant(tenant, option="tenant")
+    if isinstance(nice, bool) or not isinstance(nice, Integral):
+        raise InputError(f"nice {nice!r:.60} is no whole number", hint="smaller goes first, 0 is usual")
+    if not isinstance(cluster, str):
+        raise InputError(f"cluster {cluster!r:.60} is no name", hint="leave it out for the first that takes the search")
+    return JobRow(0, str(tenant), name, {}, options, nice=int(nice), cluster=cluster)
 
 
 def submission_options(
@@ -198,7 +240,7 @@ def add_search(clusters: ClusterStore, spec: JobSpec, wanted: JobRow, *, go_on: 
 
     if go_on:
         with closing(store_at(clusters.url)) as studies:
-            study = study_to_continue(studies, spec, wanted.tenant)
+            study = study_to_continue(studies, spec, wanted.tenant, clusters)
         return continue_search(clusters, spec, wanted, study)
     wanted = replace(wanted, spec=study_document(spec))
     tenant = next((row for row in clusters.tenants() if row.name == wanted.tenant), None)

@@ -54,24 +54,48 @@ def gpus_here() -> tuple[Gpu, ...]:
 
     NVIDIA's are looked for first, and AMD's where there are none.
     """
-    hidden = tuple(os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"))
-    return _found(os.environ.get("PATH", os.defpath), *hidden)
+    found = _found(os.environ.get("PATH", os.defpath))
+    return _visible(found, os.environ.get(_hiding(found))) if found else ()
+
+
+def why_none() -> str:
+    """The reason why this process may use no GPU although the machine has some, in words; empty without a reason."""
+    found = _found(os.environ.get("PATH", os.defpath))
+    if not found or gpus_here():
+        return ""
+    name = _hiding(found)
+    value = os.environ[name]
+    words = f"{name}={value!r} hides {describe_gpus(found)}"
+    if value.strip().startswith("MIG-"):
+        words += " (parts of a GPU by MIG are not known)"
+    return words
 
 
 @functools.lru_cache(maxsize=8)
-def _found(path: str, cuda: str | None, rocr: str | None) -> tuple[Gpu, ...]:
+def _found(path: str) -> tuple[Gpu, ...]:
     """Ask once for each search path: a tool takes up to seconds, and devices do not come and go."""
-    if found := _nvidia(path):
-        return _visible(found, cuda)
-    return _visible(_amd(path), rocr)
+    return tuple(_nvidia(path) or _amd(path))
+
+
+def _hiding(found: Sequence[Gpu]) -> str:
+    """The variable by which the driver of some GPUs is told which of them a process may see."""
+    return "CUDA_VISIBLE_DEVICES" if found[0].maker == "nvidia" else "ROCR_VISIBLE_DEVICES"
 
 
 def _visible(found: Sequence[Gpu], named: str | None) -> tuple[Gpu, ...]:
-    """GPUs that a variable of the driver names, by number or by the beginning of their id; all without one."""
+    """GPUs that a variable of the driver names, by number or by the beginning of their id; all without one.
+
+    As for the driver, the first word that names none ends the list.
+    """
     if named is None:
         return tuple(found)
-    words = [word.strip() for word in named.split(",")]
-    return tuple(gpu for gpu in found if any(_is_named(gpu, word) for word in words))
+    seen: list[Gpu] = []
+    for word in (each.strip() for each in named.split(",")):
+        those = [gpu for gpu in found if _is_named(gpu, word)]
+        if not those:
+            break
+        seen += those
+    return tuple(gpu for gpu in found if gpu in seen)
 
 
 def _is_named(gpu: Gpu, word: str) -> bool:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from pydantic import Field
 
 from tradewind import plugins
@@ -20,7 +19,7 @@ from tradewind.engine.search_builder import build_search, compose_problem, new_s
 from tradewind.engine.state_machine.stopping_rules import SearchProgress, StoppingRule
 from tradewind.errors import NoOfferError, SpecError
 from tradewind.problem import COST, RUNTIME, Offer, Problem, Proposal, Trial
-from tradewind.problem.job_spec.spec import JobSpec, parse_spec
+from tradewind.problem.job_spec.spec import JobSpec, parse_mapping
 from tradewind.searcher.base import Concludes, Explains, NothingLeft, Searcher, SearchState
 from tradewind.store.base import Store
 from tradewind.utils.units import format_duration, format_money
@@ -396,7 +395,7 @@ def _specification(request: AdviceRequest, kept: Sequence[Offer]) -> JobSpec:
         "abort": False,  # a simulated run is over at once: its whole time is worth knowing
         "past": "none",
     }
-    return parse_spec(yaml.safe_dump(document, sort_keys=False), file="<advice>", base=Path.cwd())
+    return parse_mapping(document, file="<advice>", base=Path.cwd())
 
 
 def study_name(flow: Workflow) -> str:

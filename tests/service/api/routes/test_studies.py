@@ -5,13 +5,16 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.service.live_server import move
 from tests.service.module_server import House, house
 
+from tradewind.engine.search_builder import new_study, study_document
 from tradewind.problem import Configuration, Observation, Offer, Proposal, Trial, TrialState
+from tradewind.problem.job_spec.spec import parse_spec
 from tradewind.store.base import Change, StudyRow
 from tradewind.store.clusters.cluster_store import JobRow
 
@@ -94,3 +97,18 @@ def test_half_a_character_in_what_a_study_has_breaks_no_answer(here: House) -> N
             assert answer.status_code == 200, path
     shown = here.client.get(f"/api/v1/requests/{made['id']}", headers=here.ann).json()
     assert shown["progress"] == {"best": {"metrics": {"a?": 1.0}}}
+
+
+def test_a_search_of_a_cluster_goes_on_over_rest(here: House) -> None:
+    spec = parse_spec("name: on\njob: {command: [a]}\nspace: {x: 1..9}\nbudget: {trials: 3}\n", base=Path.cwd())
+    study = here.context.store.create_study(new_study(spec, name="physics/on"))
+    wanted = JobRow(0, "physics", "on", study_document(spec), study_id=study.id, state="done")
+    job = here.context.cluster.submit(wanted)
+    place = f"/api/v1/studies/{study.id}/continue"
+    for body in ({"trials": 0}, {"trials": 2.5}, {"dollars": -1}, {"hours": 3}):
+        assert here.client.post(place, json=body, headers=here.ann).status_code == 422
+    assert here.client.post(place, headers=here.bob).status_code == 404
+    answer = here.client.post(place, json={"trials": 9}, headers=here.ann)
+    assert (answer.status_code, answer.json()["state"], answer.json()["id"]) == (200, "queued", job.id)
+    assert here.context.cluster.job(job.id).spec["budget"]["trials"] == 9
+    assert "cannot go on from here" in here.client.post(place, json={"trials": 12}, headers=here.ann).text

@@ -41,6 +41,20 @@ def test_a_search_that_is_over_goes_on_from_its_page(shared: Context, tmp_path: 
     assert root.post(f"{place}/continue", {"trials": "12"}).status_code == 422
 
 
+@pytest.mark.slow
+def test_a_search_whose_money_is_used_up_gets_more_on_its_page(shared: Context) -> None:
+    spec = parse_spec(JOB.replace("trials: 3", "trials: 3, dollars: 2"), base=shared.data_folder)
+    study = shared.store.create_study(new_study(spec, name="biology/dear"))
+    wanted = JobRow(0, "biology", "dear", study_document(spec), study_id=study.id, state="done")
+    job = shared.cluster.submit(wanted)
+    root, place = Visitor(shared, "root"), f"/studies/{study.id}"
+    assert 'name="dollars"' in root.get(place).text
+    for text in ("nan", "-1", "much", "0"):
+        assert root.post(f"{place}/continue", {"trials": "9", "dollars": text}).status_code == 422
+    assert root.post(f"{place}/continue", {"trials": "9", "dollars": "$3.50"}).status_code == 303
+    assert shared.cluster.job(job.id).spec["budget"]["dollars"] == 3.5
+
+
 def test_a_study_of_the_command_line_has_no_such_button(shared: Context) -> None:
     study = shared.store.create_study(new_study(parse_spec(JOB, base=shared.data_folder)))
     root = Visitor(shared, "root")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Body, Path, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from tradewind.service.api.authentication import Caller, Shared
+from tradewind.service.api.routes.cluster import SearchAnswer
 from tradewind.service.http import responses
 from tradewind.service.http.responses import (
     Before,
@@ -50,6 +51,15 @@ class StudyAnswer(BaseModel):
     tenant: str | None = Field(description="Whose it is; null for one that was made on the command line.")
     request: int | None = Field(description="The request that it is of.")
     cluster_job: int | None = Field(description="Its search in the queue of a cluster.")
+
+
+class ContinuedBudget(BaseModel):
+    """The budget with which a search goes on: of the whole study, what it has used included."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"trials": 50}]})
+
+    trials: int | None = Field(None, ge=1, le=999_999_999, description="Number of trials at most.")
+    dollars: float | None = Field(None, gt=0, le=1e9, allow_inf_nan=False, description="USD that it may spend.")
 
 
 class TrialsAnswer(BaseModel):
@@ -119,6 +129,19 @@ def list_study_trials(
     """The trials of a study by column, small enough for 10,000 of them."""
     stamp, body = shared.studies.trials_json(who, number, since=since, limit=limit)
     return _written(request, etag_of("trials", number, since, limit, stamp), body)
+
+
+@router.post("/studies/{number}/continue", response_model=SearchAnswer)
+def continue_study(
+    who: Caller, shared: Shared, number: Number, budget: Annotated[ContinuedBudget | None, Body()] = None
+) -> SearchAnswer:
+    """Let the search of a study on a cluster go on that is over: nothing that was paid for is run again.
+
+    The answer is the search in the queue. The quota of its tenant holds; a study of a request goes on with that.
+    """
+    wanted = {} if budget is None else budget.model_dump()
+    found = shared.studies.get(who, number)
+    return SearchAnswer.model_validate(shared.clusters.continue_study(who, found, shared.store, wanted))
 
 
 @router.get("/studies/{number}/trials/{trial}", response_model=dict[str, Any])

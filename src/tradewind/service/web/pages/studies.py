@@ -168,14 +168,11 @@ def study(request: Request, who: Viewer, shared: Shared, number: Number, part: b
 def continue_study(who: Viewer, shared: Shared, number: Number, posted: Posted) -> RedirectResponse:
     """Let the search of a study that is over go on with more trials; nothing that was paid for is run again."""
     found = shared.studies.get(who, number)
-    if not shared.clusters.may_continue(found):
-        raise InputError(
-            f"study {number} cannot go on from here", hint="only a search that was submitted to a cluster, and is over"
-        )
     text = posted.get("trials", "").strip()
     if not text.isdecimal() or len(text) > _DIGITS:
         raise InputError(f"{text!r} is no number of trials", hint="write a whole number, of all trials together")
-    shared.clusters.continue_search(who, found["cluster_job"], shared.store, int(text))
+    budget = {"trials": int(text), "dollars": posted.get("dollars", "").strip()}
+    shared.clusters.continue_study(who, found, shared.store, budget)
     return RedirectResponse(f"/studies/{number}", 303)
 
 
