@@ -93,7 +93,8 @@ def jobs_table(jobs: Sequence[Mapping[str, Any]], width: int) -> Group:
     now = time.time()
     for job in jobs:
         best = job.get("best")
-        money = job.get("spent")
+        unpaid = job.get("simulated")
+        money = job.get("spent") if unpaid is None else unpaid
         row = [
             str(job["id"]),
             str(job["tenant"]),
@@ -103,7 +104,7 @@ def jobs_table(jobs: Sequence[Mapping[str, Any]], width: int) -> Group:
             str(job.get("waiting", "")),
             _of(job.get("trials"), job.get("most"), job.get("usual")),
             "" if best is None else format_bill(best) if job.get("metric") == "cost" else f"{best:.6g}",
-            "" if money is None else format_money(money),
+            "" if money is None else format_money(money) + ("" if unpaid is None else ", simulated"),
             *([format_duration(now - job["submitted"]), _why(job)] if wide else []),
         ]
         table.add_row(*(Text(cell) for cell in row))

@@ -368,7 +368,7 @@ def start_warden(package: Path) -> subprocess.Popen[bytes]:
 
 
 def origin() -> list[object]:
-    """The boot of this machine, its namespace of processes and the user: all who share these share a registry of slots."""
+    """The boot of this machine, its namespace of processes and the user, who together have one registry of slots."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return [boot, os.stat("/proc/self/ns/pid").st_ino, os.getuid()]  # noqa: PTH116
 
