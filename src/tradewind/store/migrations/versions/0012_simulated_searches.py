@@ -1,4 +1,4 @@
-"""Which searches of clusters nobody pays: their runs are simulated, or looked up."""
+"""Searches of clusters whose runs nobody pays, because they are simulated or looked up."""
 
 from __future__ import annotations
 
