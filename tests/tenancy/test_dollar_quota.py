@@ -12,7 +12,10 @@ from tests.store.service.test_requests import add
 from tests.tenancy.world import World
 
 from tradewind.cli.app import run
+from tradewind.engine.search_builder import study_document
 from tradewind.errors import QuotaError
+from tradewind.problem.job_spec.spec import parse_spec
+from tradewind.reporting.prometheus import metrics_text
 from tradewind.store.base import Change, StudyRow, this_process
 from tradewind.store.clusters.cluster_store import JobRow, TenantRow
 from tradewind.store.service.accounts import AccountStore, UserRow
@@ -20,6 +23,8 @@ from tradewind.store.service.claims import ClaimStore
 from tradewind.store.service.requests import RequestStore
 from tradewind.store.sql.database import Database
 from tradewind.tenancy.billing import check_dollar_quota, tenant_bills
+from tradewind.tenancy.messages import CoreMessage, ProgressMessage
+from tradewind.tenancy.shared_cluster import SharedCluster
 from tradewind.testing.stores import run as run_row
 from tradewind.testing.stores import trial
 
@@ -110,6 +115,36 @@ def test_of_two_at_the_same_moment_one_is_taken_back(world: World, monkeypatch: 
     assert run(["submit", str(world.work / "job.yaml"), "--tenant", "A", "--store", world.url]) == 16
     mine = next(job for job in world.store.jobs() if job.name == "one")
     assert mine.wanted == "cancel" or mine.state == "cancelled"
+
+
+@pytest.mark.slow
+def test_a_search_whose_runs_are_simulated_spends_nothing(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its budget is set aside until it has begun: which engine its cluster has is not known before."""
+    world.store.set_tenant(TENANT)
+    (world.work / "runs.csv").write_text("x,runtime\n" + "".join(f"{x},{3600 * x}\n" for x in range(1, 10)))
+    text = JOB.replace("BUDGET", "dollars: 2, trials: 3")
+    spec = parse_spec(f"{text}deploy: {{runner: {{use: replay, file: runs.csv}}}}\n", base=world.work)
+    number = world.store.submit(JobRow(0, "A", "one", study_document(spec))).id
+    assert world.store.spending("A") == ({number: 2.0}, 0.0)
+    said, take = list[CoreMessage](), SharedCluster._take
+    monkeypatch.setattr(SharedCluster, "_take", lambda self, message: (said.append(message), take(self, message))[1])
+    world.run_until(world.over)
+    job = world.store.job(number)
+    assert (job.state, job.simulated) == ("done", True)
+    [summary] = world.studies.summaries([job.study_id or 0])
+    assert summary.spent > 0
+    assert world.store.spending("A") == ({}, 0.0)
+    last = [message.document for message in said if isinstance(message, ProgressMessage)][-1]
+    shown = {**last, "id": number, "tenant": "A", "name": "one", "running": 0}
+    assert (shown["spent"], shown["simulated"]) == (0.0, pytest.approx(summary.spent))
+    labels = f'cluster="",tenant="A",search="{number}",name="one"'
+    assert f"tradewind_search_spent_dollars{{{labels}}} 0\n" in metrics_text({"jobs": [shown]})
+    assert run(["queue", "--all", "--json", "--store", world.url]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])[0]["spent"] == 0.0
+    assert run(["queue", "--all", "--store", world.url]) == 0
+    assert ", simulated" in capsys.readouterr().out
 
 
 def test_simulated_runs_are_on_no_bill(world: World) -> None:

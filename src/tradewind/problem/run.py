@@ -175,6 +175,25 @@ class CheckpointPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Gang:
+    """Runs on one machine that need each other: there is room for all of them, or none of them begins.
+
+    Attributes:
+        name: Unique over all gangs; it may be part of the name of a file.
+        title: How it is called in messages to others who wait for room.
+        cpus: CPUs of all of them together.
+        memory_bytes: Memory of all of them together.
+        gpus: GPUs of all of them together.
+    """
+
+    name: str
+    title: str
+    cpus: float
+    memory_bytes: int = 0
+    gpus: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RunRequest:
     """Everything that a deployer needs to carry out a run.
 
@@ -204,6 +223,7 @@ class RunRequest:
         workflow: The workflow that is run instead of the command, or None.
         machines_expire: The tag of when anyone may destroy machines that are made for the run, where they may be kept
             after it; without it they expire with the run.
+        gang: The runs that it needs beside it, where they share this machine; or None.
     """
 
     run_id: str
@@ -229,6 +249,7 @@ class RunRequest:
     checkpoint: CheckpointPlan | None = None
     workflow: WorkflowJob | None = None
     machines_expire: float | None = None
+    gang: Gang | None = None
 
 
 @dataclass(frozen=True, slots=True)

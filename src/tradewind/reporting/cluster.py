@@ -122,7 +122,8 @@ _GAP = 2
 
 def _cells(job: Mapping[str, Any], *, wide: bool) -> dict[str, str]:
     """The texts of a search's row, by the names of their columns."""
-    best, money = job.get("best"), job.get("spent")
+    best, unpaid = job.get("best"), job.get("simulated")
+    money = job.get("spent") if unpaid is None else unpaid
     age = {"age": format_duration(time.time() - job["submitted"]), "why": _why(job)} if wide else {}
     return {
         "id": str(job["id"]),
@@ -133,7 +134,7 @@ def _cells(job: Mapping[str, Any], *, wide: bool) -> dict[str, str]:
         "waits": str(job.get("waiting", "")),
         "trials": _of(job.get("trials"), job.get("most"), job.get("usual")),
         "best": "" if best is None else format_bill(best) if job.get("metric") == "cost" else f"{best:.6g}",
-        "spent": "" if money is None else format_money(money),
+        "spent": "" if money is None else format_money(money) + ("" if unpaid is None else ", simulated"),
         **age,
     }
 

@@ -19,7 +19,7 @@ _HELP = {
     "tradewind_tenant_waiting": "Runs of a tenant that wait.",
     "tradewind_tenant_usage_seconds_total": "Amount times seconds that a tenant has used since the start.",
     "tradewind_search_trials": "Ended trials of a search.",
-    "tradewind_search_spent_dollars": "USD that a search has spent.",
+    "tradewind_search_spent_dollars": "USD that a search has spent; 0 where its runs are simulated.",
     "tradewind_search_running": "Runs of a search that run.",
 }
 

@@ -118,7 +118,7 @@ def _charge(bills: dict[str, _Bill], tenant: str, studies: Store, options: Mappi
                     continue
                 if taken.pays == "taker":
                     bill = bills[taken.tenant]
-                    bill.dollars += taken.cost
+                    bill.dollars += taken.cost if paid else 0.0
             if (offer := offers.get(run.trial)) is not None:
                 for kind, amount in demand_of_run(offer, how).items():
                     bill.seconds[kind] = bill.seconds.get(kind, 0.0) + amount * run.runtime

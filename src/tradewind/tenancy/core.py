@@ -15,6 +15,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tradewind.deployer.compatibility import is_simulated
 from tradewind.errors import StudyBusyError, TradewindError
 from tradewind.problem import Run, RunPreemption, RunRequest, Trial, TrialState
 from tradewind.store.base import Change
@@ -241,7 +242,7 @@ class Core:
             self._model = searcher if isinstance(searcher, PredictsRuns) else None
             for run in store.runs(search.study.id):
                 self._count_taken(run.trial, run.preemption)
-            self._outbox.put(StudyMessage(self._job, search.study.id))
+            self._outbox.put(StudyMessage(self._job, search.study.id, self._simulated))
             self._outbox.flush()
             # Who runs the cluster has its searches: what else held the study is gone, or finds out.
             search.begin(force=True)
@@ -322,7 +323,7 @@ class Core:
         """Say of a run whether it may be taken for another tenant, how often its trial was, and its price."""
         saves, often = self._spec.checkpoint is not None, self._taken[trial.number]
         repeatable = saves or (self._spec.retries > 0 and often < _MOST_TAKEN)
-        return repeatable, often, trial.offer.hourly
+        return repeatable, often, 0.0 if self._simulated else trial.offer.hourly
 
     def _count_taken(self, number: int, preemption: RunPreemption | None) -> None:
         if preemption is None:
@@ -355,6 +356,13 @@ class Core:
         except Exception:
             _log.warning("search %d: its searcher could not say what it expects of a run", self._job, exc_info=True)
             return None, None
+
+    @cached_property
+    def _simulated(self) -> bool:
+        """True where nobody pays the runs: they are simulated, or looked up."""
+        from tradewind.engine.search_builder import study_document
+
+        return is_simulated(study_document(self._spec))
 
     @cached_property
     def _stops(self) -> tuple[StopSpec, ...]:
@@ -416,7 +424,8 @@ class Core:
             "trials": sum(snapshot.counts.values()),
             "best": best,
             "metric": snapshot.objective.metric,
-            "spent": snapshot.spent,
+            "spent": 0.0 if self._simulated else snapshot.spent,
+            "simulated": snapshot.spent if self._simulated else None,
             "budget": snapshot.budget.dollars,
             "most": snapshot.budget.trials,
             "searcher": snapshot.searcher,

@@ -20,10 +20,12 @@ class StudyMessage:
     Attributes:
         job: The search.
         study_id: The study that it searches in, as the store numbers it.
+        simulated: Nobody pays its runs.
     """
 
     job: int
     study_id: int
+    simulated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

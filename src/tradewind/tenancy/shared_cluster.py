@@ -447,10 +447,11 @@ class SharedCluster:
     def _take(self, message: CoreMessage) -> list[ev.AllocatorEvent]:
         """Take a message of a Core; the events for the allocator that follow."""
         match message:
-            case StudyMessage(number, study_id):
+            case StudyMessage(number, study_id, simulated):
                 paused = self._jobs[number].wanted == "pause"
                 started = self._jobs[number].started or time.time()
-                self._change(number, study_id=study_id, started=started, state="paused" if paused else "running")
+                began = {"study_id": study_id, "started": started, "simulated": simulated}
+                self._change(number, **began, state="paused" if paused else "running")
             case ProgressMessage(number, document):
                 self.shown[number] = document
             case CoreEndedMessage():

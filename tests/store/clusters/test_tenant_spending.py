@@ -50,6 +50,9 @@ def test_searches_that_are_over_count_with_what_they_spent(url: str, cluster: Cl
     assert claims.queue_state("physics").spent == 3.75
     cluster.submit(job(5.0, tenant="biology"))
     assert claims.queue_state("physics").spent == 3.75
+    cluster.change_job(number, simulated=True)
+    assert cluster.spending("physics") == ({other: 1.0}, 0.0)
+    assert claims.queue_state("physics").spent == 1.0
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ def test_machines_that_were_made_by_half_when_the_command_was_killed_are_made_wh
         warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads
         pid = os.fork()
     if pid == 0:
-        monkeypatch.setattr(submit._Start, "_start", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        monkeypatch.setattr(submit.ContainerStart, "_start", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
         try:
             carry(plan, folder, runner=runner(tmp_path, docker), terms=TERMS)
         finally:

@@ -249,7 +249,8 @@ def _figures(rows: list[JobRow], url: str | None) -> dict[int, dict[str, Any]]:
                 "trials": sum(summary.counts.values()),
                 "best": None if seen is None else seen.objective,
                 "metric": summary.study.spec.get("objective", {}).get("metric"),
-                "spent": summary.spent,
+                "spent": 0.0 if row.simulated else summary.spent,
+                "simulated": summary.spent if row.simulated else None,
             }
     return figures
 

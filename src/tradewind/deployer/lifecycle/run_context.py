@@ -30,6 +30,9 @@ STAGES = (
 """The stages of a run, in their order."""
 
 
+WAITS = "it waits: "
+"""The beginning of the reason in the row of a run that its engine has not begun yet."""
+
 _PREPARING = tuple(
     f"{moment}_{stage}" for stage in STAGES[: STAGES.index(RunState.EXECUTING)] for moment in ("before", "after")
 )
@@ -134,7 +137,7 @@ class RunContext:
         if not going or status.state.ended or run.state is not RunState.EXECUTING:
             return run
         waits = bool(status.reason) and status.state is RunState.SUBMITTING
-        return replace(run, reason=f"it waits: {status.reason}" if waits else status.reason)
+        return replace(run, reason=f"{WAITS}{status.reason}" if waits else status.reason)
 
     def abandon(self, run_id: str) -> Cluster | None:
         """Have the machines that are being made for a run given up.

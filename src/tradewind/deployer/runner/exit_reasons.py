@@ -43,6 +43,17 @@ def fault_of(error: Exception) -> Fault:
     return Fault.INFRASTRUCTURE if isinstance(error, DeployError) and error.retryable else Fault.JOB
 
 
+def unstarted_status(error: TradewindError) -> RunStatus:
+    """The status of a run that had waited and could not be started then.
+
+    Args:
+        error: What kept it from starting.
+    """
+    code = 127 if isinstance(error, MissingProgramError) else None
+    code = 126 if isinstance(error, ArchitectureError) else code
+    return RunStatus(RunState.FAILED, 0.0, str(error), fault_of(error), code)
+
+
 def lost_status(why: str, runtime: float = 0.0) -> RunStatus:
     """The status of a run that is certainly gone without a result.
 

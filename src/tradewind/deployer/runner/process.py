@@ -39,7 +39,13 @@ from tradewind.deployer.runner.base import (
     SurvivesController,
     ThisMachine,
 )
-from tradewind.deployer.runner.exit_reasons import failure_reason, lost_status, out_of_memory_reason, timeout_reason
+from tradewind.deployer.runner.exit_reasons import (
+    failure_reason,
+    lost_status,
+    out_of_memory_reason,
+    timeout_reason,
+    unstarted_status,
+)
 from tradewind.deployer.runner.handle import HandleData
 from tradewind.deployer.runner.log_limit import shorten_log
 from tradewind.deployer.runner.run_files import (
@@ -53,11 +59,11 @@ from tradewind.deployer.runner.run_files import (
 from tradewind.deployer.runner.warden.client import WardenClient, take_warden
 from tradewind.deployer.runner.warden.control_group import group_pids, remove_group
 from tradewind.deployer.runner.warden.files import CANCEL, PID, RESULT, STARTED
-from tradewind.deployer.runner.warden.slots import FREED, LOOK_SECONDS, inner_folder
-from tradewind.errors import DeployError, JobProgramError, PrerequisiteError
+from tradewind.deployer.runner.warden.slot_orders import FreedSlots, inner_registry, slot_order
+from tradewind.errors import DeployError, JobProgramError, PrerequisiteError, TradewindError
 from tradewind.problem import Fault, Handle, Machine, Offer, RunRequest, RunState, RunStatus, Usage
-from tradewind.utils.machine.gpus import CONSTANTS, VARIABLES, gpus_here
-from tradewind.utils.paths import SLOTS, make_private, slots_folder
+from tradewind.utils.machine.gpus import gpus_here
+from tradewind.utils.paths import make_private, slots_folder
 
 _DRAIN_BYTES = 4096
 _LOOK_SECONDS = 0.05
@@ -174,9 +180,9 @@ class ProcessRunner(
         self._begun: dict[str, float] = {}
         self._results: dict[str, Mapping[str, Any]] = {}
         self._queued: dict[str, QueuedRun] = {}
+        self._unstarted: dict[str, RunStatus] = {}  # had waited, and could not be started then
         self._registry: Path | None = None
-        self._freed = 0  # when somebody gave a slot back, as it was seen last
-        self._asked = float("-inf")
+        self._freed = FreedSlots()
         self._wakeup = WakeupPipe()
 
     @property
@@ -244,7 +250,6 @@ class ProcessRunner(
         nodes = request.offer.nodes
         cpus, memory = resource_limits.cpus_of(request), resource_limits.memory_of(request)
         slot = self._slot(request)
-        within = {SLOTS: inner_folder(slot["folder"], request.run_id)} if slot is not None else {}
         return {
             "op": "start",
             "run_id": request.run_id,
@@ -255,7 +260,7 @@ class ProcessRunner(
                 **request.env,
                 **job_environment(request, folder),
                 **resolve_secrets(request.secrets),
-                **within,
+                **inner_registry(slot, request.run_id),
             },
             "cwd": str(request.workdir),
             "folder": str(folder),
@@ -271,44 +276,21 @@ class ProcessRunner(
 
     def _slot(self, request: RunRequest) -> dict[str, Any] | None:
         """The part of an order by which the warden takes a slot; None for a run of which nothing is said."""
-        nodes, name = request.offer.nodes, request.env.get("TRADEWIND_STUDY", request.owner).removesuffix("/runs")
-        gpus = resource_limits.gpus_of(request) * nodes
-        cpus = (resource_limits.cpus_of(request) or 0.0) * nodes if self.settings.share else 0.0
-        if not (gpus or cpus):
-            return None
         if self._registry is None:
             self._registry = slots_folder()
-        slot = {
-            "folder": str(self._registry),
-            "cpu": cpus,
-            "memory": (resource_limits.memory_of(request) or 0) * nodes if cpus else 0,
-            "memory_here": resource_limits.memory_here(),
-            "device": gpus,
-            "devices_here": [],
-            "search": request.owner,
-            "name": name,
-            "group": name.rpartition("/")[0],
-        }
-        if not gpus:
-            return slot
-        found = gpus_here()
-        of_maker = {"variables": VARIABLES[found[0].maker], "constants": CONSTANTS[found[0].maker]}
-        return {**slot, "devices_here": [str(gpu.index) for gpu in found], **of_maker}
+        return slot_order(request, self._registry, share=self.settings.share)
 
     def _start_queued(self) -> None:
         """Ask again for the runs that wait, when somebody has given a slot back, and now and then."""
         if not self._queued or self._registry is None:
             return
-        try:
-            freed = (self._registry / FREED).stat().st_mtime_ns
-        except OSError:  # nobody has yet
-            freed = 0
-        now = time.monotonic()
-        if freed == self._freed and now < self._asked + LOOK_SECONDS:
+        if not self._freed.due(self._registry):
             return
-        self._freed, self._asked = freed, now
         for queued in tuple(self._queued.values()):
-            self._start(queued.request, queued.folder)
+            try:
+                self._start(queued.request, queued.folder)
+            except TradewindError as error:  # nobody is there who would get it
+                self._unstarted[queued.request.run_id] = unstarted_status(error)
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
         """The statuses of some runs; see `Runner.poll`."""
@@ -325,6 +307,8 @@ class ProcessRunner(
     def _status(self, handle: Handle) -> RunStatus:
         if handle.run_id in self._results:
             return _status_of(self._results[handle.run_id])
+        if handle.run_id in self._unstarted:
+            return self._unstarted[handle.run_id]
         if handle.run_id in self._queued:
             return RunStatus(RunState.SUBMITTING, reason=self._queued[handle.run_id].why)
         begun = self._begun.get(handle.run_id)
@@ -383,7 +367,9 @@ class ProcessRunner(
 
     def _has_changed(self, handle: Handle) -> bool:
         """True for a run that was started by somebody else, or that waited, where it has ended or waits no more."""
-        return handle.run_id in self._begun or (handle.run_id not in self._queued and self._look(handle).state.ended)
+        if handle.run_id in self._begun or handle.run_id in self._unstarted:
+            return True
+        return handle.run_id not in self._queued and self._look(handle).state.ended
 
     def wake(self) -> None:
         """Let the `wait` that is under way return now; see `Runner.wake`."""
@@ -453,6 +439,7 @@ class ProcessRunner(
     def forget(self, handle: Handle) -> None:
         """Remove the note of a run that is settled; its folder stays."""
         self._results.pop(handle.run_id, None)
+        self._unstarted.pop(handle.run_id, None)
         self._begun.pop(handle.run_id, None)
         self._notes.remove(ProcessData.of(handle).owner, handle.run_id)
 

@@ -144,6 +144,17 @@ def start_times(pids: Iterable[int]) -> dict[int, int]:
     return {pid: seen.ticks for pid in pids if (seen := stat(pid)) is not None}
 
 
+def first_process_of(container: str) -> tuple[int, int] | None:
+    """Pid and start time of the oldest process of a container of this machine, or None when it has none.
+
+    Args:
+        container: The engine's id of it, which is in the names of its control groups.
+    """
+    inside = [pid for pid in all_pids() if container.encode() in (_read(f"/proc/{pid}/cgroup") or b"")]
+    times = {pid: ticks for pid, ticks in start_times(inside).items() if alive(pid, ticks)}
+    return min(times.items(), key=lambda each: each[1], default=None)
+
+
 def resident(pid: int) -> int:
     """Bytes of resident memory; pages shared with other processes count in full."""
     columns = (_read(f"/proc/{pid}/statm") or b"").split()

@@ -158,8 +158,9 @@ class ClusterStore:
         """USD that a tenant has spent or set aside: of each of its searches, by number, and of all else.
 
         A search that is over counts with what it has spent, another one with its budget, which is infinite where it has
-        none; a request of the service with what it has cost, or may cost while it is carried out. A search that a
-        request has asked for is among the requests only. All else are the requests, and runs of others that it took.
+        none, and one whose runs nobody pays not at all; a request of the service with what it has cost, or may cost
+        while it is carried out. A search that a request has asked for is among the requests only. All else are the
+        requests, and runs of others that it took.
 
         Args:
             tenant: The tenant's name.

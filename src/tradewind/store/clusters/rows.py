@@ -75,6 +75,8 @@ class JobRow:
         started: When its Core was first started.
         ended: When it was over.
         cluster: The cluster that it is for, or that has taken it; empty for whichever comes first.
+        simulated: Nobody pays its runs, which are simulated or looked up; False as long as it has no study, because its
+            cluster may run it for real.
     """
 
     id: int
@@ -91,6 +93,7 @@ class JobRow:
     started: float | None = None
     ended: float | None = None
     cluster: str = ""
+    simulated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ _spent = sa.func.coalesce(sa.func.sum(runs.c.cost), 0.0)
 _of_searches = (
     sa.select(_job.id, _is_open.label("open"), sa.case((_is_open, _job.spec)).label("spec"), _spent.label("spent"))
     .select_from(cluster_jobs.outerjoin(runs, runs.c.study_id == _job.study_id))
-    .where(_job.tenant == _TENANT, _job.id.not_in(_asked_for[0]))
+    .where(_job.tenant == _TENANT, ~_job.simulated, _job.id.not_in(_asked_for[0]))
     .where(_job.study_id.is_(None) | _job.study_id.not_in(_asked_for[1]))
     .group_by(_job.id)
 )
@@ -39,7 +39,7 @@ _of_searches = (
 _taken_runs = sa.select(
     runs.c.study_id, runs.c.trial, runs.c.state, runs.c.cost, runs.c.reserved, runs.c.details
 ).where(
-    runs.c.study_id.in_(sa.select(_job.study_id).where(_job.study_id.is_not(None))),
+    runs.c.study_id.in_(sa.select(_job.study_id).where(_job.study_id.is_not(None), ~_job.simulated)),
     runs.c.state.not_in(ENDED_RUN_STATES) | (runs.c.state == "cancelled"),
     WAS_TAKEN,
 )
@@ -90,6 +90,7 @@ def spent_by_searches(connection: Connection, tenant: str) -> dict[int, float]:
     """USD of each of a tenant's searches on clusters that no request has asked for, by number.
 
     One that is over counts with what it has spent, another one with its budget, which is infinite where it has none.
+    One whose runs nobody pays does not count.
 
     Args:
         connection: To the database.

@@ -18,9 +18,10 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012")
 """The schema versions that this program knows, the oldest first; the last one is what it works with."""
 
 VERSION_TABLE = "tradewind_version"
@@ -208,6 +209,7 @@ cluster_jobs = Table(
     Column("started", Float(53)),
     Column("ended", Float(53)),
     Column("cluster", Text, nullable=False, server_default=""),
+    Column("simulated", Boolean, nullable=False, server_default=false()),
     Index("cluster_jobs_by_state", "state"),
     Index("cluster_jobs_by_name", "tenant", "name"),
     Index("cluster_jobs_by_study", "study_id"),

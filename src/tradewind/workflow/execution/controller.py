@@ -52,7 +52,14 @@ from tradewind.workflow.execution.machines.engine import PilotEngine
 from tradewind.workflow.execution.machines.limits import SpendingLimits, planned_costs
 from tradewind.workflow.execution.machines.transfers import FileHub, FilesMoved
 from tradewind.workflow.execution.options import ExecutionOptions, ExecutionProgress, execution_progress
-from tradewind.workflow.execution.pilots import PilotConnected, PilotLost, PilotManager, PilotReport, PilotSettings
+from tradewind.workflow.execution.pilots import (
+    PilotConnected,
+    PilotLost,
+    PilotManager,
+    PilotReport,
+    PilotSettings,
+    PilotWaits,
+)
 from tradewind.workflow.execution.recovery import departures, pilot_owner, recover
 from tradewind.workflow.execution.replanning import ActiveTask, OnlineGuide, guide_for, plan_remaining
 from tradewind.workflow.execution.run_folder import WorkflowRunFolder, start_order, written_files
@@ -279,6 +286,7 @@ class Controller:
         self._hub: FileHub | None = None
         self._limits = SpendingLimits(options.budget, options.deadline)
         self._notes: list[str] = []
+        self._waits_for = ""
         self._last_loss = ""
         self._unwritten: list[dict[str, Any]] = []
         self._numbers: dict[int, int] = {}
@@ -446,6 +454,10 @@ class Controller:
             case PilotLost(vm, reason, fatal):
                 self.fatal = fatal or self.fatal
                 self._lose(vm, reason)
+            case PilotWaits(_, reason):
+                if reason != self._waits_for:  # they wait for the same
+                    self._waits_for = reason
+                    self._notes.append(f"machines are waited for: {reason}")
             case NewPlan(planned, tasks, finish):
                 self._record({"e": "plan", "tasks": len(tasks), "planner": self._planner.name})
                 if finish is not None:

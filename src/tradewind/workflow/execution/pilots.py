@@ -20,10 +20,11 @@ from pathlib import Path
 
 from tradewind.deployer.compatibility import shares_folder
 from tradewind.deployer.lifecycle.deployer import Deployer
+from tradewind.deployer.lifecycle.run_context import WAITS
 from tradewind.deployer.provisioner.base import MakesMachines
 from tradewind.deployer.runner.base import OpensChannel, ThisMachine
 from tradewind.errors import DeployError, TeardownError, TradewindError
-from tradewind.problem import Configuration, Limits, Offer, Run, RunRequest, RunState
+from tradewind.problem import Configuration, Gang, Limits, Offer, Run, RunRequest, RunState
 from tradewind.problem.job_spec.model import LOG_LIMIT
 from tradewind.workflow.execution.agent import NO_FOLDER
 from tradewind.workflow.execution.connections import AgentConnection, connect_agent, prove
@@ -59,6 +60,7 @@ class PilotSettings:
         image: Container image, for runners that use one.
         log_bytes: Bytes that are kept of stdout and of stderr of a task, each.
         lease_seconds: Seconds after which anyone may destroy a machine that was made, if ``wall_seconds`` is not more.
+        gang: What all machines take together where they share this one; None where they take nothing of it.
     """
 
     python: str = sys.executable
@@ -71,6 +73,7 @@ class PilotSettings:
     image: str | None = None
     log_bytes: int = LOG_LIMIT
     lease_seconds: float = _LEASE_SECONDS
+    gang: Gang | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,15 @@ class PilotLost:
     fatal: TradewindError | None = None
 
 
-PilotReport = PilotConnected | PilotLost
+@dataclass(frozen=True)
+class PilotWaits:
+    """A machine waits in the queue of its engine, and ``reason`` says why."""
+
+    vm: int
+    reason: str
+
+
+PilotReport = PilotConnected | PilotLost | PilotWaits
 
 
 @dataclass
@@ -115,6 +126,11 @@ class _Pilot:
     def executing(self) -> bool:
         """True once it was submitted, until it has ended."""
         return self.run.handle is not None and self.run.state is RunState.EXECUTING
+
+    @property
+    def waits(self) -> bool:
+        """True while its engine has not begun it, and says why."""
+        return self.executing and self.run.reason.startswith(WAITS)
 
 
 class PilotManager:
@@ -264,6 +280,7 @@ class PilotManager:
             env={"TRADEWIND_MACHINE": machine.name},
             limits=Limits(wall_seconds=terms.wall_seconds, asked=terms.wall_seconds is not None),
             image=terms.image,
+            gang=None if terms.gang is None else replace(terms.gang, name=pilot_owner(self._run_id)),
         )
         run = Run(run_id, vm, number, folder=str(request.folder), offer_key=request.offer.key)
         return _Pilot(vm, number, folder, request, replace(run, reserved=self._reserve(vm)))
@@ -368,7 +385,7 @@ class PilotManager:
                     return
                 news()
             for pilot in self._pilots.values():
-                if pilot.executing and not (pilot.linked or pilot.gone or pilot.calling):
+                if pilot.executing and not (pilot.waits or pilot.linked or pilot.gone or pilot.calling):
                     self._connect(pilot)
             if time.monotonic() >= self._next_poll:
                 self._poll()
@@ -392,6 +409,8 @@ class PilotManager:
         if replace(before, runtime=0.0, cost=0.0, usage=run.usage) != replace(run, runtime=0.0, cost=0.0):
             self._save(run)
         self._costs[run.run_id] = run.cost
+        if pilot.waits and run.reason != before.reason:
+            self._post(PilotWaits(pilot.vm, run.reason.removeprefix(WAITS)))
         if pilot.executing and not before.state.ended and before.state is not RunState.EXECUTING:
             pilot.unheard_since = time.monotonic()
 
@@ -466,8 +485,8 @@ class PilotManager:
             if pilot.run.state.ended or (pilot.ever_linked and not pilot.executing):
                 pilot.gone = True
                 self._post(PilotLost(pilot.vm, self._why(pilot), self._fatal(pilot)))
-            elif not pilot.executing:
-                hurry = True
+            elif not pilot.executing or pilot.waits:
+                pilot.unheard_since, hurry = now, True
             elif not pilot.linked and (self.apart or (pilot.folder / "address.json").exists()):
                 hurry = True
                 if now - pilot.unheard_since > self._patience(pilot):

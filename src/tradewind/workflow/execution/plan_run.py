@@ -14,6 +14,7 @@ from typing import Any
 from tradewind.deployer.provisioner.base import Provisioner
 from tradewind.deployer.runner.base import Runner
 from tradewind.errors import TradewindError, WorkflowError
+from tradewind.problem import Gang
 from tradewind.utils.atomic_files import remove_empty
 from tradewind.workflow.execution import recovery
 from tradewind.workflow.execution.controller import Controller
@@ -29,6 +30,7 @@ from tradewind.workflow.execution.results import results_of
 from tradewind.workflow.execution.run_folder import WorkflowRunFolder, check_commands, check_names, check_subworkflows
 from tradewind.workflow.files import Plan, plan_document, write_text
 from tradewind.workflow.planner.base import Planner
+from tradewind.workflow.platform import needs_of_slot
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def execute_plan(
         if options.online:
             check_online(planner)
         gpus = any(task.gpus and task.command for task in plan.flow.tasks)
-        terms = replace(terms or PilotSettings(), gpus=gpus)
+        terms = replace(terms or PilotSettings(), gpus=gpus, gang=_gang(plan, options, gpus=gpus))
         rows = journal if isinstance(journal, RunRows) else FileRows(place.rows)
         engine = PilotEngine(provisioner or plain_provisioner(runner.data_folder), runner, rows)
         if not fresh:
@@ -110,6 +112,20 @@ def execute_plan(
     finally:
         journal.close()
         remove_empty(made)
+
+
+def _gang(plan: Plan, options: ExecutionOptions, *, gpus: bool) -> Gang | None:
+    """The amounts of all machines together; None where all tasks only sleep.
+
+    Each machine waits for what others do, so that two runs which had half of this machine each would wait for ever.
+    """
+    if not any(task.command for task in plan.flow.tasks):
+        return None
+    places = range(len(plan.platform.vms)) if options.online else sorted(set(map(int, plan.schedule.vm)))
+    vms, each = [plan.platform.vms[place] for place in places], needs_of_slot(plan.flow)
+    memory = [vm.slots * each if vm.memory_bytes is None else min(vm.slots * each, vm.memory_bytes) for vm in vms]
+    devices = sum(vm.gpus for vm in vms) if gpus else 0
+    return Gang("", plan.flow.name, float(sum(vm.slots for vm in vms)), sum(memory), devices)
 
 
 def _end_orphans(

@@ -21,7 +21,7 @@ Make = Callable[..., DockerRunner]
 def docker_runner(folder: Path, engine: DockerEngine | str, **settings: Any) -> DockerRunner:
     """A runner over a folder; quick to end things, and without a reaper of its own."""
     host = engine if isinstance(engine, str) else engine.host
-    given = {"host": host, "network": "none", "grace": 0, "reaper": False, **settings}
+    given = {"host": host, "network": "none", "grace": 0, "reaper": False, "share": False, **settings}
     return DockerRunner(settings=DockerSettings(**given), data_folder=folder / "data")
 
 

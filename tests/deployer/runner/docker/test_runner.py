@@ -42,7 +42,14 @@ class DockerBench(RunnerBench):
         return self.runner()
 
     def make(self) -> DockerRunner:
-        given = {"host": self.engine.host, "network": "none", "grace": self.grace, "reaper": False, "files": self.files}
+        given = {
+            "host": self.engine.host,
+            "network": "none",
+            "grace": self.grace,
+            "reaper": False,
+            "share": False,
+            "files": self.files,
+        }
         settings = DockerSettings.model_validate(given)
         return DockerRunner(settings=settings, data_folder=self.folder / "data")
 

@@ -14,7 +14,7 @@ from tests.deployer.runner.docker.helpers import in_container
 
 from tradewind.deployer.runner.docker.engine import ContainerEngine, default_address
 from tradewind.deployer.runner.docker.settings import DockerSettings
-from tradewind.deployer.runner.docker.submit import start_run
+from tradewind.deployer.runner.docker.submit import ContainerStart
 from tradewind.errors import PrerequisiteError
 from tradewind.problem import Offer
 
@@ -72,7 +72,7 @@ class _Engine:
 
 def submit(base: Path, engine: _Engine, offer: Offer = OFFER) -> None:
     request = replace(in_container(base, ("true",)), offer=offer)
-    start_run(cast("ContainerEngine", engine), DockerSettings(), request, base / "cache", lambda _: None)
+    ContainerStart(cast("ContainerEngine", engine), DockerSettings(), request, base / "cache", lambda *_: None).run()
 
 
 @pytest.mark.parametrize(

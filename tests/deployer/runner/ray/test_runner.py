@@ -27,12 +27,13 @@ from tests.engines.ray import ENVIRONMENT, RayCluster, ray_cluster
 from tests.examples.shortened import assert_searched, shortened
 from tests.waiting import eventually
 
-from tradewind.deployer.runner import procfs
+from tradewind.deployer.runner import procfs, resource_limits
 from tradewind.deployer.runner.ray import driver as ray_driver
 from tradewind.deployer.runner.ray import driver_client as ray_driver_client
 from tradewind.deployer.runner.ray import runner as ray_runner
 from tradewind.deployer.runner.ray.node_files import packed
 from tradewind.deployer.runner.ray.runner import RayRunner, RaySettings
+from tradewind.deployer.runner.warden.slots import SlotRegistry, describe_slots
 from tradewind.errors import (
     CapacityError,
     CredentialsError,
@@ -52,6 +53,7 @@ from tradewind.testing.runners import (
     processes_of,
     wait_for_end,
 )
+from tradewind.utils.paths import slots_folder
 
 pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(300)]
 __all__ = ["ray_cluster"]
@@ -68,7 +70,7 @@ class RayBench(RunnerBench):
 
     def make(self, **given: Any) -> RayRunner:
         settings = {"address": self.cluster.address, "scratch": str(self.folder / "scratch")}
-        settings |= {"namespace": self.namespace, **given}
+        settings |= {"namespace": self.namespace, "share": False, **given}
         return RayRunner(settings=RaySettings(**settings), data_folder=self.folder / "data")
 
     def count(self, request: RunRequest) -> int:
@@ -301,6 +303,29 @@ def test_a_log_is_read_while_the_run_goes_on(bench: RayBench) -> None:
     eventually(lambda: runner.read_report(handle, 1) == b"}\n")
     runner.cancel(handle)
     runner.close()
+
+
+def test_a_run_on_this_machine_waits_for_a_slot_and_leaves_none_when_it_is_killed(bench: RayBench) -> None:
+    """It has its node of Ray while it waits; what has the machine's CPUs is a process of another search."""
+    here, folder = resource_limits.cpus_here(), str(slots_folder())
+    held, runner = SlotRegistry.of_this_process(), bench.make(share=True)
+    nothing = {"memory": 0, "memory_here": 1, "device": 0, "devices_here": [], "group": ""}
+    wanted = {"folder": folder, "cpu": here, "search": "other", "name": "tea", **nothing}
+    held.take("held", wanted, os.sched_getaffinity(0))
+    script = "grep Cpus_allowed_list /proc/self/status; echo $$ > pid; sleep 600"
+    one, two = (runner.submit(shell(bench, script, name, env={"TRADEWIND_STUDY": "ink"}), ()) for name in ("a", "b"))
+    why = f"{here} of {here} CPUs are used by search tea"
+    eventually(lambda: runner.poll([one, two])["a"].reason == why, 60)
+    assert runner.poll([one])["a"].state is RunState.SUBMITTING
+    runner.cancel(two)
+    assert wait_for_end(runner, two).state is RunState.CANCELLED
+    held.give_back("held")
+    eventually(lambda: runner.poll([one])["a"].state is RunState.EXECUTING, 60)
+    assert describe_slots(folder, os.sched_getaffinity(0)) == f"1 of {here} CPUs are used by search ink"
+    for process in processes_of("a"):
+        process.kill()
+    assert wait_for_end(runner, one).state is not RunState.EXECUTING
+    eventually(lambda: describe_slots(folder, os.sched_getaffinity(0)) == "no run has any")
 
 
 def test_several_nodes_are_a_placement_group(bench: RayBench) -> None:

@@ -265,6 +265,64 @@ def test_the_use_of_a_machine_is_told(tmp_path: Path) -> None:
     assert describe_slots(folder, EVERY) == "no run has any"
 
 
+def gang(folder: Path, cpu: float, part: float = 0, **more: Any) -> dict[str, Any]:
+    return wants(folder, cpu, "w", gang="crew", part=part, **more)
+
+
+def test_a_gang_has_room_for_all_or_waits_once(tmp_path: Path) -> None:
+    """Two of them that had half of the machine each would wait for each other for ever."""
+    one, other, third = registry(), registry(), registry()
+    one.take("a", wants(tmp_path), EVERY)
+    assert "1 of 2" in why_not(other, "m1", gang(tmp_path, 2))
+    assert "1 of 2" in why_not(other, "m2", gang(tmp_path, 2))
+    assert noted(tmp_path) == ["a", "crew"]
+    one.give_back("a")
+    assert other.take("m2", gang(tmp_path, 2), EVERY) == Slot([0, 1], [])
+    assert third.take("m1", gang(tmp_path, 2), EVERY) == Slot([0, 1], [])
+    assert why_not(one, "b", wants(tmp_path)) == "2 of 2 CPUs are used by workflow w"
+    other.give_back("m2")
+    assert why_not(one, "b", wants(tmp_path))
+    third.give_back("m1")
+    assert one.take("b", wants(tmp_path), EVERY) == Slot([0], [])
+
+
+def test_a_gang_holds_its_slot_as_long_as_one_of_it_lives(tmp_path: Path) -> None:
+    lives, gone = registry(), registry(ticks=1)
+    gone.take("m1", gang(tmp_path, 2), EVERY)
+    lives.take("m2", gang(tmp_path, 2), EVERY)
+    assert why_not(registry(), "a", wants(tmp_path)) == "2 of 2 CPUs are used by workflow w"
+    lives.give_back("m2")
+    assert registry().take("a", wants(tmp_path), EVERY) == Slot([0], [])
+
+
+def test_each_of_a_gang_has_gpus_of_its_own(tmp_path: Path) -> None:
+    each = registry()
+    assert each.take("m1", gang(tmp_path, 2, 1, device=2), EVERY) == Slot([0, 1], ["0"])
+    assert each.take("m2", gang(tmp_path, 2, 1, device=2), EVERY) == Slot([0, 1], ["1"])
+    assert each.take("m1", gang(tmp_path, 2, 1, device=2), EVERY) == Slot([0, 1], ["0"])
+    assert why_not(each, "m3", gang(tmp_path, 2, 1, device=2)) == "the GPUs are used by other machines of this run"
+    each.give_back("m1")
+    assert each.take("m3", gang(tmp_path, 2, 1, device=2), EVERY) == Slot([0, 1], ["0"])
+
+
+def test_a_container_inherits_the_slot_of_who_started_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = registry(ticks=1)
+    started.take("a", wants(tmp_path, 2), EVERY)
+    started.note_container("a", "0123abc")
+    first: list[tuple[int, int] | None] = [registry()._me[1:]]
+    monkeypatch.setattr(procfs, "first_process_of", lambda container: first[-1] if container == "0123abc" else None)
+    assert why_not(registry(), "b", wants(tmp_path, 1, "t")) == "2 of 2 CPUs are used by search s"
+    again = registry()
+    assert again.take("a", wants(tmp_path, 2), EVERY) == Slot([0, 1], [])
+    again.leave("a")
+    first.append(None)
+    # It was asked for a moment ago, and may still begin.
+    assert why_not(registry(), "b", wants(tmp_path, 1, "t"))
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 60)
+    assert registry().take("b", wants(tmp_path, 1, "t"), EVERY) == Slot([0], [])
+
+
 def test_the_registry_is_for_its_user_and_inner_ones_go_with_their_run(tmp_path: Path) -> None:
     each = registry()
     each.take("a", wants(tmp_path), EVERY)

@@ -14,6 +14,7 @@ from tradewind.deployer.runner import resource_limits
 from tradewind.deployer.runner.docker import names
 from tradewind.deployer.runner.docker.engine import ContainerEngine
 from tradewind.deployer.runner.docker.settings import DockerSettings
+from tradewind.deployer.runner.warden.slots import Slot
 from tradewind.deployer.staging import INPUTS
 from tradewind.problem import RunRequest
 
@@ -100,7 +101,12 @@ def container_environment(request: RunRequest, role: str, secrets: Mapping[str, 
 
 
 def container_spec(
-    request: RunRequest, role: str, engine: ContainerEngine, settings: DockerSettings, secrets: Mapping[str, str]
+    request: RunRequest,
+    role: str,
+    engine: ContainerEngine,
+    settings: DockerSettings,
+    secrets: Mapping[str, str],
+    slot: Slot | None = None,
 ) -> dict[str, Any]:
     """The document that creates one of a run's containers.
 
@@ -110,6 +116,7 @@ def container_spec(
         engine: The engine that creates it.
         settings: The settings of the runner.
         secrets: The values of the run's secrets, by variable.
+        slot: The part of this machine that the run has; None where it takes no account.
     """
     drives = _drives(request, role)
     load = request.load
@@ -126,7 +133,7 @@ def container_spec(
         "WorkingDir": names.WORK_PLACE,
         "User": user,
         "StopTimeout": max(1, math.ceil(settings.grace)),
-        "HostConfig": _host_config(request, role, engine, settings),
+        "HostConfig": {**_host_config(request, role, engine, settings), **_places(slot, engine, drives=drives)},
     }
     if not settings.entrypoint:
         document["Entrypoint"] = list(argv)
@@ -169,6 +176,16 @@ def _host_config(request: RunRequest, role: str, engine: ContainerEngine, settin
         document["Memory"] = document["MemorySwap"] = memory
     if (gpus := resource_limits.whole_gpus(request, "Docker")) and not _drives(request, role):
         document["DeviceRequests"] = [{"Count": gpus, "Capabilities": [["gpu"]]}]
+    return document
+
+
+def _places(slot: Slot | None, engine: ContainerEngine, *, drives: bool) -> dict[str, Any]:
+    """The CPUs and the GPUs of this machine that a container is held to."""
+    document: dict[str, Any] = {}
+    if slot is not None and engine.pins and len(slot.cpus) < (os.cpu_count() or 0):
+        document["CpusetCpus"] = ",".join(map(str, slot.cpus))
+    if slot is not None and slot.devices and not drives:
+        document["DeviceRequests"] = [{"DeviceIDs": slot.devices, "Capabilities": [["gpu"]]}]
     return document
 
 

@@ -312,6 +312,17 @@ class ContainerEngine:
         return not ours or may_be_emulated(architecture)
 
     @property
+    def here(self) -> bool:
+        """True where containers run on this machine's own kernel, and not on that of another or a virtual one."""
+        ours = (os.uname().nodename, platform.release())
+        return self.address.local and (self.facts().get("Name"), self.facts().get("KernelVersion")) == ours
+
+    @property
+    def pins(self) -> bool:
+        """True where a container can be held to some of this machine's CPUs."""
+        return self.here and bool(self.facts().get("CPUSet")) and self.facts().get("NCPU") == os.cpu_count()
+
+    @property
     def remapped(self) -> bool:
         """True when users in containers are nobody here (``userns-remap``): they could not write into our folders."""
         return any("name=userns" in str(option) for option in self.facts().get("SecurityOptions") or ())

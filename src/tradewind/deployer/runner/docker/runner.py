@@ -48,17 +48,21 @@ from tradewind.deployer.runner.docker.file_transfer import (
     remove_containers,
 )
 from tradewind.deployer.runner.docker.monitor import ContainerMonitor, EventListener, runs_of
+from tradewind.deployer.runner.docker.queue import ContainerQueue, wanted_slot
 from tradewind.deployer.runner.docker.reaper import ensure_reaper
 from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.deployer.runner.docker.status import DockerData
-from tradewind.deployer.runner.docker.submit import start_run
+from tradewind.deployer.runner.docker.submit import ContainerStart
 from tradewind.deployer.runner.resource_limits import fits_here
 from tradewind.deployer.runner.run_files import RunNotes
+from tradewind.deployer.runner.warden.slots import Slot
 from tradewind.errors import DeployError, TradewindError, UnreachableError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus
 
 _DEAF_SECONDS = 0.25
+_ROOM_SECONDS = 0.05
+"""Between two looks for room, while a run waits for it."""
 
 
 class DockerRunner(
@@ -98,6 +102,7 @@ class DockerRunner(
         self._monitors: dict[EngineAddress, ContainerMonitor] = {}
         self._listeners: dict[EngineAddress, EventListener] = {}
         self._log_positions: dict[tuple[str, str], LogPosition] = {}
+        self._queue = ContainerQueue(self.wake)
 
     @property
     def kill_seconds(self) -> float:
@@ -158,16 +163,25 @@ class DockerRunner(
         self._note(request.run_id, data)
         self._listen(address)
 
-        def asked(moment: float) -> None:
+        def asked(moment: float, container: str) -> None:
             nonlocal data
             data = replace(data, asked=moment)
             # Before it is asked: what is killed right after it still knows when the run began to be paid for.
             self._note(request.run_id, data)
+            self._queue.note_container(request.run_id, container)
 
-        ports = start_run(monitor.engine, self.settings, request, self._folder / "bundles", asked)
-        if request.limits.wall_seconds is not None and self.settings.reaper:
-            ensure_reaper(self._folder, address, self.settings)
-        return replace(data, ports=dict(ports)).handle(request.run_id, self.name)
+        def start(slot: Slot | None) -> Handle:
+            ports = begin.run(slot)
+            if request.limits.wall_seconds is not None and self.settings.reaper:
+                ensure_reaper(self._folder, address, self.settings)
+            return replace(data, ports=dict(ports)).handle(request.run_id, self.name)
+
+        begin = ContainerStart(monitor.engine, self.settings, request, self._folder / "bundles", asked)
+        wanted = wanted_slot(request, monitor.engine, share=self.settings.share)
+        if wanted is None:
+            return start(None)
+        begin.prepare()
+        return self._queue.enter(request.run_id, wanted, start) or data.handle(request.run_id, self.name)
 
     def _note(self, run_id: str, data: DockerData) -> None:
         self._notes.write(data.owner, run_id, data.handle(run_id, self.name).to_json())
@@ -175,8 +189,10 @@ class DockerRunner(
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
         """The statuses of some runs; see `Runner.poll`."""
         groups: dict[EngineAddress, list[Handle]] = {}
-        found: dict[str, RunStatus] = {}
-        for handle in handles:
+        self._queue.advance()
+        waits = {handle.run_id: self._queue.status(handle.run_id) for handle in handles}
+        found = {run_id: status for run_id, status in waits.items() if status is not None}
+        for handle in [self._queue.newest(each) for each in handles if each.run_id not in found]:
             try:
                 groups.setdefault(self._address_of(handle), []).append(handle)
             except TradewindError:  # the settings are wrong now: what runs there cannot be known
@@ -185,10 +201,13 @@ class DockerRunner(
         if len(monitors) <= 1:
             for monitor, group in monitors:
                 found |= monitor.poll(group)
-            return found
-        with ThreadPoolExecutor(min(32, len(monitors))) as pool:
-            for answer in pool.map(lambda pair: pair[0].poll(pair[1]), monitors):
-                found |= answer
+        else:
+            with ThreadPoolExecutor(min(32, len(monitors))) as pool:
+                for answer in pool.map(lambda pair: pair[0].poll(pair[1]), monitors):
+                    found |= answer
+        for run_id, status in found.items():
+            if status.state.ended:
+                self._queue.end(run_id)  # before anybody hears of it, and starts the next one
         return found
 
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:
@@ -200,10 +219,18 @@ class DockerRunner(
                 self._listen(address)
         deaf = not all(listener.listening for listener in self._listeners.values())
         left = until - time.monotonic()
-        self.doze(min(left, _DEAF_SECONDS) if deaf else left)
+        pause = min(left, _DEAF_SECONDS) if deaf else left
+        until = time.monotonic() + pause
+        while self._queue.waits and (pause := until - time.monotonic()) > _ROOM_SECONDS:
+            if self.doze(_ROOM_SECONDS):
+                return
+            self._queue.advance()
+        self.doze(pause)
 
     def cancel(self, handle: Handle, reason: str = "") -> None:
         """End a run with all its containers; see `Runner.cancel`."""
+        if self._queue.cancel(handle.run_id, reason):
+            return
         self._monitor(self._address_of(handle)).cancel(handle.run_id)
 
     def find(self, owner: str | None) -> list[Handle]:
@@ -245,6 +272,8 @@ class DockerRunner(
         Raises:
             DeployError: The container is gone, or its files are too large.
         """
+        if self._queue.status(handle.run_id) is not None:  # it was never started
+            return
         collect(self._monitor(self._address_of(handle)).engine, request, self.settings.copy_limit)
 
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
@@ -293,6 +322,7 @@ class DockerRunner(
         address = self._address_of(handle)
         monitor = self._monitor(address)
         monitor.drop(handle.run_id)
+        self._queue.forget(handle.run_id)
         try:
             remove_containers(monitor.engine, handle.run_id)
         except DeployError:
@@ -302,7 +332,8 @@ class DockerRunner(
         self._notes.remove(DockerData.of(handle).owner, handle.run_id)
 
     def close(self) -> None:
-        """Close the connections; containers go on."""
+        """Close the connections; containers go on. What waited for a slot waits no more."""
+        self._queue.close()
         for listener in self._listeners.values():
             listener.close()
         for monitor in self._monitors.values():

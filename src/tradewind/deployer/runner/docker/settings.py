@@ -113,6 +113,11 @@ class DockerSettings(plugins.Settings):
         le=MOST_GRACE,
         description="Seconds between SIGTERM and SIGKILL at the wall time and when a run is cancelled",
     )
+    share: bool = Field(
+        True,
+        description="With this machine's own engine: wait for CPUs and memory that runs of your other searches have "
+        "here, and be held to CPUs of its own",
+    )
     reaper: bool = Field(
         True, description="Keep a small process that ends runs at their wall time when this one is gone"
     )

@@ -31,6 +31,7 @@ from tradewind.deployer.runner.docker.file_transfer import containers_of, remove
 from tradewind.deployer.runner.docker.names import InspectedContainer, ListedContainer
 from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.deployer.runner.run_files import folder_error
+from tradewind.deployer.runner.warden.slots import Slot
 from tradewind.errors import DeployError, ImageError, TradewindError
 from tradewind.problem import RunRequest
 
@@ -40,10 +41,8 @@ _IN_FLIGHT_SECONDS = 5.0
 _MISSING, _TAKEN = 404, 409
 
 
-def start_run(
-    engine: ContainerEngine, settings: DockerSettings, request: RunRequest, cache: Path, asked: Callable[[float], None]
-) -> Mapping[str, int]:
-    """Start a run, or find that it was started.
+class ContainerStart:
+    """One submission of a run to an engine: it is started, or found to be started already.
 
     The container's name is the lock: whoever creates it starts it. One that another process created, and did not
     start, is started only when no order to start it can be on its way any more.
@@ -53,20 +52,9 @@ def start_run(
         settings: The settings of the runner.
         request: The run.
         cache: The folder in which archives of working folders are kept.
-        asked: Called with the time of the engine's clock right before the engine is asked to start the run.
-
-    Returns:
-        Port of the job -> port of the machine.
-
-    Raises:
-        DeployError: It cannot be started.
-        MissingProgramError: Its command is not in the image.
+        asked: Called right before the engine is asked to start the run, with the time of the engine's clock and the id
+            of the container.
     """
-    return _Start(engine, settings, request, cache, asked).run()
-
-
-class _Start:
-    """One submission of a run to an engine."""
 
     def __init__(
         self,
@@ -74,7 +62,7 @@ class _Start:
         settings: DockerSettings,
         request: RunRequest,
         cache: Path,
-        asked: Callable[[float], None],
+        asked: Callable[[float, str], None],
     ) -> None:
         self._engine = engine
         self._settings = settings
@@ -83,9 +71,47 @@ class _Start:
         self._asked = asked
         self._secrets: Mapping[str, str] | None = None
         self._pulled: set[str] = set()
+        self._slot: Slot | None = None
 
-    def run(self) -> Mapping[str, int]:
-        request = self._request
+    def prepare(self) -> None:
+        """Pull the images that are not there: that takes long, and no CPUs of this machine are kept for it.
+
+        Raises:
+            TradewindError: One cannot be had, or is for another processor architecture.
+        """
+        load, known = self._request.load, self._engine.fitting_images
+        if self._request.image not in known and containers_of(self._engine, self._request.run_id):
+            return  # it was started before, or as good as that
+        images = dict.fromkeys(filter(None, (self._request.image, load.image if load is not None else None)))
+        for image in images:
+            absent = image not in known and not self._has(image)
+            if self._settings.pull == "always" or (absent and self._settings.pull == "missing"):
+                self._pull(image)
+            self._check_architecture(image)
+
+    def _has(self, image: str) -> bool:
+        from docker.errors import APIError
+
+        try:
+            self._engine.call(lambda client: client.inspect_image(image), CALL_SECONDS)
+        except APIError as error:
+            return error.status_code != _MISSING
+        return True
+
+    def run(self, slot: Slot | None = None) -> Mapping[str, int]:
+        """Start the run.
+
+        Args:
+            slot: The part of this machine that it has; None where it takes no account.
+
+        Returns:
+            Port of the job -> port of the machine.
+
+        Raises:
+            DeployError: It cannot be started.
+            MissingProgramError: Its command is not in the image.
+        """
+        self._slot, request = slot, self._request
         if not request.image:
             raise ImageError("runner docker runs jobs in containers, and the job names no image", hint="set job.image")
         there = {row.role: row for row in containers_of(self._engine, request.run_id)}
@@ -130,7 +156,7 @@ class _Start:
             if facts.started or facts.error:
                 return facts.ports
         self._send(container_id)
-        self._asked(self._engine.clock())
+        self._asked(self._engine.clock(), container_id)
         self._start(container_id, role)
         return self._facts(container_id).ports if self._request.ports else {}
 
@@ -156,7 +182,7 @@ class _Start:
         self._prepare(role)
         if self._secrets is None:
             self._secrets = resolve_secrets(request.secrets)
-        document = container_spec(request, role, self._engine, self._settings, self._secrets)
+        document = container_spec(request, role, self._engine, self._settings, self._secrets, self._slot)
         lacking = missing_limit_error(document["HostConfig"], self._engine.facts(), str(self._engine.address))
         if lacking is not None:
             raise lacking
@@ -164,7 +190,7 @@ class _Start:
         if role == names.APPLICATION:
             document["NetworkingConfig"] = {"EndpointsConfig": {network: {"Aliases": [names.APPLICATION]}}}
         name, image = names.container_name(request.run_id, role), str(document["Image"])
-        if self._settings.pull == "always":
+        if self._settings.pull == "always" and image not in self._pulled:
             self._pull(image)
         self._check_architecture(image)
         while True:

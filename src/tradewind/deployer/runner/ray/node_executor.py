@@ -49,6 +49,10 @@ FOLDER = "{folder}"
 
 _HELD = "tradewind_ray_held"
 _RETRY_SECONDS = 1.0
+_ROOM_SECONDS, _GLANCE_SECONDS = 1.0, 0.1
+"""Between two questions for a slot of the machine, and between two looks for one that somebody has given back."""
+_LEASE_SECONDS = 30.0
+"""Between two times that a run which waits for a slot begins its lease anew."""
 
 
 class NodeRun:
@@ -158,14 +162,18 @@ class NodeRun:
         package = self._package(folder.with_name(f"{PREFIX}code-{order['code'][:16]}"))
         warden = take_warden(package) or start_warden(package)
         assert warden.stdout is not None
-        with self._lock:
-            if self._reason is not None:
-                leave_warden(package, warden)
-                return _result("cancelled", self._reason)
-            self._warden = warden
-            self._send({**order["warden"], "folder": str(folder), "cwd": f"{folder}/work", "env": environment})
+        slot = self._slot(environment)
+        wanted = {**order["warden"], "slot": slot, "folder": str(folder), "cwd": f"{folder}/work", "env": environment}
+        if not self._ask(warden, wanted):
+            leave_warden(package, warden)
+            return _result("cancelled", self._reason or "")
         for line in warden.stdout:
             event = json.loads(line)
+            if event["event"] == "refused" and event["kind"] == "busy":
+                self._await_room(slot, event["words"], folder, place)
+                if self._ask(warden, wanted):
+                    continue
+                event = {"event": "refused", "kind": "cancelled"}
             if event["event"] == "started":
                 self._note("executing", {**place, "started": time.time()})
                 with contextlib.suppress(OSError):  # the disk is full: the job goes on
@@ -179,6 +187,39 @@ class NodeRun:
             result: dict[str, Any] = event["result"]
             return result
         return _result("preempted", "the process that watched it was killed")
+
+    def _slot(self, environment: dict[str, str]) -> dict[str, Any]:
+        """The slot that the run takes of this machine, where that is the one of whoever submitted it; else nothing."""
+        order = self._order
+        slot: dict[str, Any] = dict(order["slot"] or {})
+        if not slot or order["origin"] != origin():
+            return {}
+        nodes = _addresses(order)
+        slot["cpu"] *= nodes.count(nodes[0]) / len(nodes)
+        # Ray has chosen the GPUs; others are not to have them meanwhile.
+        slot["devices_here"] = [name for name in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+        slot["device"] = min(slot["device"], len(slot["devices_here"])) if "variables" in slot else 0
+        return slot if slot["cpu"] or slot["device"] else {}
+
+    def _ask(self, warden: subprocess.Popen[bytes], wanted: dict[str, Any]) -> bool:
+        """Ask a warden to start the job; False where it was cancelled before."""
+        with self._lock:
+            if self._reason is not None:
+                return False
+            self._warden = warden
+            self._send(wanted)
+            return True
+
+    def _await_room(self, slot: dict[str, Any], why: str, folder: Path, place: dict[str, Any]) -> None:
+        """Wait until somebody gives a slot back, for a second at most, or until the run is cancelled."""
+        if time.time() > place["placed"] + _LEASE_SECONDS or why != place.get("why"):
+            place |= {"placed": time.time(), "why": why}
+            self._note("queued", place)
+            self._lease(folder)  # it has not begun
+        freed, end = f"{slot['folder']}/freed", time.monotonic() + _ROOM_SECONDS
+        before = _modified(freed)
+        while self._reason is None and time.monotonic() < end and _modified(freed) == before:
+            time.sleep(_GLANCE_SECONDS)
 
     def _package(self, place: Path) -> Path:
         """Write the warden's sources on this node, unless they are there; the folder with them."""
@@ -324,6 +365,19 @@ def start_warden(package: Path) -> subprocess.Popen[bytes]:
         warden = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
     warden.wait()  # what goes on is its child
     return warden
+
+
+def origin() -> list[object]:
+    """The boot of this machine, its namespace of processes and the user, who together have one registry of slots."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return [boot, os.stat("/proc/self/ns/pid").st_ino, os.getuid()]  # noqa: PTH116
+
+
+def _modified(path: str) -> int:
+    try:
+        return Path(path).stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _result(state: str, reason: str) -> dict[str, Any]:

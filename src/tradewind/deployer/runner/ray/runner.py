@@ -35,15 +35,17 @@ from tradewind.deployer.runner.base import (
     SurvivesController,
 )
 from tradewind.deployer.runner.ray.driver_client import RayDriverClient, find_ray
-from tradewind.deployer.runner.ray.node_executor import FOLDER
+from tradewind.deployer.runner.ray.node_executor import FOLDER, origin
 from tradewind.deployer.runner.ray.node_files import CHECKPOINT, METRICS
 from tradewind.deployer.runner.ray.scheduling import why_waits
 from tradewind.deployer.runner.ray.status import RayData, status_of, unreachable_status, with_expiry
 from tradewind.deployer.runner.resource_limits import cpus_of, gpus_of, memory_of
 from tradewind.deployer.runner.run_files import folder_error
+from tradewind.deployer.runner.warden.slot_orders import slot_order
 from tradewind.errors import DeployError, TradewindError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, RunRequest, RunState, RunStatus
+from tradewind.utils.paths import slots_folder
 
 _POLL_SECONDS = 3.0
 _LOOK_SECONDS = 0.25
@@ -83,6 +85,11 @@ class RaySettings(plugins.Settings):
         30.0,
         gt=0,
         description="Seconds without a run after which the actor goes that keeps the runs of all who use the cluster",
+    )
+    share: bool = Field(
+        True,
+        description="On a node that is this machine: wait for CPUs and memory that runs of your other searches have "
+        "here, and be held to CPUs of its own",
     )
     scratch: str = Field("", description="A folder on the nodes for the files of runs; empty for their temporary one")
     workdir_bytes: int = Field(500 * 2**20, gt=0, description="The most that the working folder may have, in bytes")
@@ -245,6 +252,8 @@ class RayRunner(
             "actor": given.actors,
             "checkpoint": request.checkpoint is not None,
             "keep_seconds": given.keep_seconds,
+            "slot": slot_order(replace(request, gang=None), slots_folder(), share=given.share),
+            "origin": origin(),
             "outputs": list(request.outputs),
             "limit": given.output_bytes,
             "grows": given.autoscales,

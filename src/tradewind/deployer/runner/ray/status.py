@@ -83,7 +83,8 @@ def status_of(handle: Handle, facts: Mapping[str, Any]) -> RunStatus:
         return _ended(handle, facts["end"])
     if facts["live"]:
         executing = state.get("state") == "executing"
-        return RunStatus(RunState.EXECUTING if executing else RunState.SUBMITTING, runtime=runtime)
+        why = state.get("why", "") if state.get("state") == "queued" else ""
+        return RunStatus(RunState.EXECUTING if executing else RunState.SUBMITTING, runtime=runtime, reason=why)
     if facts["cancel"] is not None:
         return RunStatus(RunState.CANCELLED, runtime=runtime, reason=facts["cancel"]["reason"])
     return lost_status("its node or its actor died" if state else "there is no trace of it", runtime)

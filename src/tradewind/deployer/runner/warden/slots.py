@@ -1,9 +1,11 @@
 """Slots of this machine: which run has which CPUs, how much memory and which GPUs, whoever started it.
 
-One file, the registry, has an entry for each run that has a slot, and for each that waits for one. All wardens of a
-user share it, and a lock is held while it is changed. An entry names the run's warden: a run ends with its warden, so
-that the entry of one that is gone, or was of an earlier boot, counts no more. Nothing has to be given back after a
-crash.
+One file, the registry, has an entry for each run that has a slot, and for each that waits for one. All programs of a
+user share it, and a lock is held while it is changed. An entry names the process that holds it, the run's warden: a run
+ends with its warden, so that the entry of one that is gone, or was of an earlier boot, counts no more. Nothing has to
+be given back after a crash. A container is held by whoever started it, and after that by its own first process.
+
+Runs that need each other are a gang: the first one takes one slot for all of them, and each of them holds it.
 
 Who waits is served in turn, and a search that gets a slot goes behind all others that wait: each of them gets one
 before it gets its next. What those before a run wait for is kept free, so that small runs cannot starve a large one.
@@ -17,9 +19,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tradewind.deployer.runner import procfs
 from tradewind.deployer.runner.warden.files import Document, StartRefused, quietly
@@ -30,6 +32,9 @@ FREED = "freed"
 LOOK_SECONDS = 1.0
 """Whoever waits asks again so often: a warden that was killed gives nothing back."""
 
+START_SECONDS = 5.0
+"""So long after a container was asked for it may still begin, though whoever asked is gone."""
+
 _FILE = "slots"
 _HEAD, _HALF = 64, 1 << 20
 _FORGOTTEN = 5 * LOOK_SECONDS
@@ -37,8 +42,10 @@ _SLACK = 1e-6
 _MOST_NAMES = 3
 
 
-_Warden = tuple[str, int, int]
-"""A warden: the boot, its pid and its start time."""
+_Process = tuple[str, int, int]
+"""A process: the boot, its pid and its start time."""
+
+_NOBODY = (0, 0)
 
 
 class Slot(NamedTuple):
@@ -154,25 +161,33 @@ def _names(wanted: Document, others: Sequence[Document]) -> str:
     names: dict[str, None] = {}
     for each in others:
         known = not wanted["group"] or each["group"] == wanted["group"]
+        kind = "workflow" if each["gang"] else "search"
         own = each["search"] == wanted["search"]
-        names["this search" if own else f"search {each['name']}" if known else "others"] = None
-    shown = sorted(names, key=lambda name: name == "this search")[:_MOST_NAMES]
+        names[f"this {kind}" if own else f"{kind} {each['name']}" if known else "others"] = None
+    shown = sorted(names, key=lambda name: name.startswith("this "))[:_MOST_NAMES]
     more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
     *first, last = [*shown, *more]
     return f"{', '.join(first)} and {last}" if first else last
 
 
 class SlotRegistry:
-    """The slots of the runs of one warden, in a registry that all share.
+    """The slots of the runs of one warden, or of another process that starts runs, in a registry that all share.
 
     Args:
-        identity: What tells this warden from others: ``boot``, and ``warden`` as pid and start time.
+        identity: What tells this process from others: ``boot``, and ``warden`` as pid and start time.
     """
 
     def __init__(self, identity: Mapping[str, object]) -> None:
         self._identity: Document = {key: identity[key] for key in ("boot", "warden")}
-        self._me = _holder(self._identity)
+        self._me: _Process = (self._identity["boot"], *self._identity["warden"])
         self._folders: dict[str, str] = {}  # run that has a slot or waits for one -> its registry
+
+    @classmethod
+    def of_this_process(cls) -> SlotRegistry:
+        """The slots that this process itself holds."""
+        me = procfs.stat(os.getpid())
+        assert me is not None
+        return cls({"boot": procfs.boot_id(), "warden": [os.getpid(), me.ticks]})
 
     def take(self, run_id: str, wanted: Document, every: Collection[int]) -> Slot:
         """Take a slot for a run.
@@ -181,7 +196,8 @@ class SlotRegistry:
             run_id: The run.
             wanted: The ``folder`` of the registry; ``cpu``, ``memory`` in bytes and ``device`` (GPUs), each 0 for none;
                 what is here of the latter two: ``memory_here``, ``devices_here``; whose it is: ``search``, its ``name``
-                and its ``group``.
+                and its ``group``. With the name of a ``gang`` these are the amounts of all its runs together, and
+                ``part`` are the GPUs of this one.
             every: The CPUs that it may have.
 
         Raises:
@@ -192,7 +208,14 @@ class SlotRegistry:
         folder = wanted["folder"]
         os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
         with _opened(folder, self._me) as registry:
-            found = [each for each in registry.waits if self._is_of(each, run_id)]
+            self._folders[run_id] = folder
+            if (gang := _gang_of(registry, wanted)) is not None:
+                return self._join(gang, run_id, wanted)
+            if (own := _own_of(registry, run_id, wanted)) is not None:
+                own["warden"] = self._identity["warden"]
+                return Slot(own["cpus"], own["devices"])
+            name = wanted.get("gang") or run_id  # a gang waits once
+            found = [each for each in registry.waits if self._is_of(each, name)]
             ticket = found[0] if found else {**self._entry(run_id, wanted), "seen": 0.0}
             rank = registry.waits.index(ticket) if found else len(registry.waits)
             now = time.monotonic()
@@ -202,17 +225,48 @@ class SlotRegistry:
             why = _why(lack, wanted, every, registry.entries) if lack else ""
             for each in ahead:
                 room.keep(each)
-            self._folders[run_id] = folder
             if lack or room.lacks(ticket):
                 registry.waits = [*registry.waits[:rank], {**ticket, "seen": now}, *registry.waits[rank + 1 :]]
                 raise StartRefused("busy", words=why or f"the next slot is kept for {_names(wanted, ahead)}")
             slot = room.take(ticket)
             amount = min(ticket["cpu"], len(room.cpus))
-            registry.entries.append({**self._entry(run_id, wanted), **slot._asdict(), "cpu": amount})
-            others = [each for each in registry.waits if not self._is_of(each, run_id)]
+            entry = {**self._entry(run_id, wanted), **slot._asdict(), "cpu": amount}
+            registry.entries.append(entry)
+            others = [each for each in registry.waits if not self._is_of(each, name)]
             registry.waits = sorted(others, key=lambda each: each["search"] == wanted["search"])
             registry.freed = bool(others)
-        return slot
+            return self._join(entry, run_id, wanted) if wanted.get("gang") else slot
+
+    def _join(self, gang: Document, run_id: str, wanted: Document) -> Slot:
+        """Let a run have its part of its gang's slot."""
+        members: Document = gang["members"]
+        taken = {name for each in members.values() for name in each["devices"]}
+        devices = [name for name in gang["devices"] if name not in taken][: round(wanted["part"])]
+        if run_id not in members and len(devices) < round(wanted["part"]):
+            raise StartRefused("busy", words="the GPUs are used by other machines of this run")
+        members.setdefault(run_id, {"devices": devices})["warden"] = self._identity["warden"]
+        return Slot(list(gang["cpus"]), list(members[run_id]["devices"]))
+
+    def note_container(self, run_id: str, container: str) -> None:
+        """Note, right before it is started, of which container a run's slot is: it goes on when this process does not.
+
+        Args:
+            run_id: The run.
+            container: The engine's id of it, which its processes have in the names of their control groups.
+        """
+        self._change(run_id, lambda entry: entry.update(container=container, asked=time.monotonic()))
+
+    def leave(self, run_id: str) -> None:
+        """Leave a slot to the container that it is of."""
+        self._change(run_id, lambda entry: entry.update(warden=_NOBODY))
+        self._folders.pop(run_id, None)
+
+    def _change(self, run_id: str, change: Callable[[Document], object]) -> None:
+        if (folder := self._folders.get(run_id)) is not None:
+            with _opened(folder, self._me) as registry:
+                for entry in registry.entries:
+                    if self._is_of(entry, run_id) or run_id in entry["members"]:
+                        change(entry["members"].get(run_id, entry))
 
     def give_back(self, run_id: str) -> None:
         """Let others have the slot of a run that has ended, or waits no more; one that had none changes nothing."""
@@ -220,6 +274,10 @@ class SlotRegistry:
             return
         try:
             with _opened(folder, self._me) as registry:
+                for gang in [each for each in registry.entries if each["members"].pop(run_id, None) is not None]:
+                    if not gang["members"]:
+                        registry.entries.remove(gang)
+                        _remove(inner_folder(folder, gang["run_id"]))
                 for held in (registry.entries, registry.waits):
                     held[:] = [each for each in held if not self._is_of(each, run_id)]
                 registry.freed = bool(registry.waits)
@@ -239,11 +297,20 @@ class SlotRegistry:
             self.give_back(run_id)
 
     def _is_of(self, entry: Document, run_id: str) -> bool:
-        return bool(entry["run_id"] == run_id and _holder(entry) == self._me)
+        return bool(entry["run_id"] == run_id and (entry["boot"], *entry["warden"]) == self._me)
 
     def _entry(self, run_id: str, wanted: Document) -> Document:
-        kept = ("cpu", "memory", "device", "search", "name", "group")
-        return {**self._identity, "run_id": run_id, **{key: wanted[key] for key in kept}, "cpus": [], "devices": []}
+        kept = {key: wanted[key] for key in ("cpu", "memory", "device", "search", "name", "group")}
+        gang = wanted.get("gang", "")
+        return {
+            **self._identity,
+            "run_id": gang or run_id,
+            **kept,
+            "gang": gang,
+            "members": {},
+            "cpus": [],
+            "devices": [],
+        }
 
 
 def inner_folder(folder: str, run_id: str) -> str:
@@ -270,9 +337,9 @@ def describe_slots(folder: str, every: Collection[int]) -> str:
         found = _parsed(_read(file)[1])
     finally:
         os.close(file)
-    living = _living(found, (procfs.boot_id(), 0, 0))
-    entries = [each for each in found.entries if each["cpus"] and _holder(each) in living]
-    waits = sum(_holder(each) in living for each in found.waits)
+    found = _held(found, (procfs.boot_id(), *_NOBODY))
+    entries = [each for each in found.entries if each["cpus"]]
+    waits = len(found.waits)
     more = f"; {waits} {'run waits' if waits == 1 else 'runs wait'}" if waits else ""
     nobody = {"memory_here": 0, "devices_here": [], "search": "", "group": ""}
     return (_why("cpu", nobody, every, entries) if entries else "no run has any") + more
@@ -287,17 +354,16 @@ class _Registry:
 
 
 @contextmanager
-def _opened(folder: str, me: _Warden) -> Iterator[_Registry]:
+def _opened(folder: str, me: _Process) -> Iterator[_Registry]:
     """Hold the lock on a registry, without the entries of wardens that are gone; what is changed is written back."""
     file = _open(f"{folder}/{_FILE}")
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
         half, text = _read(file)
         found = _parsed(text)
-        living = _living(found, me)
-        kept = [[each for each in part if _holder(each) in living] for part in (found.entries, found.waits)]
-        registry = _Registry(*kept)
-        gone = [each for each in found.entries if _holder(each) not in living]
+        registry = _held(found, me)
+        kept = set(map(id, registry.entries))
+        gone = [each for each in found.entries if id(each) not in kept]
         registry.freed = bool(gone) or len(registry.waits) < len(found.waits)
         try:
             yield registry
@@ -361,22 +427,60 @@ def _parsed(text: bytes) -> _Registry:
 
 def _checked(entry: Document) -> Document:
     """An entry that has all that is asked of one."""
-    numbers = entry["cpu"], entry["memory"], entry["device"], entry.get("seen", 0.0)
-    (pid, ticks), texts = entry["warden"], [entry[key] for key in ("run_id", "search", "name", "group", "boot")]
-    sound = all(isinstance(each, int | float) for each in (*numbers, pid, ticks)) and "/" not in entry["run_id"]
-    if not (sound and all(isinstance(each, str) for each in texts) and isinstance(entry["devices"], list)):
+    parts = [entry, *entry["members"].values()]
+    numbers = [entry["cpu"], entry["memory"], entry["device"], entry.get("seen", 0.0)]
+    for pid, ticks in (each["warden"] for each in parts):
+        numbers += [pid, ticks]
+    numbers += [each.get("asked", 0.0) for each in parts]
+    texts = [entry[key] for key in ("run_id", "search", "name", "group", "boot", "gang")]
+    texts += [each.get("container", "") for each in parts]
+    sound = all(isinstance(each, int | float) for each in numbers) and "/" not in entry["run_id"]
+    lists = [each["devices"] for each in parts]
+    if not (sound and all(isinstance(each, str) for each in texts) and all(isinstance(each, list) for each in lists)):
         raise TypeError(entry)
     return {**entry, "cpus": [int(cpu) for cpu in entry["cpus"]]}
 
 
-def _holder(entry: Mapping[str, Any]) -> _Warden:
-    return (entry["boot"], *entry["warden"])
+def _gang_of(registry: _Registry, wanted: Document) -> Document | None:
+    """The entry of the gang of a run, where one of it has its slot already."""
+    mine = (wanted.get("gang", ""), wanted["search"])
+    found = [each for each in registry.entries if mine[0] and (each["gang"], each["search"]) == mine]
+    return found[0] if found else None
 
 
-def _living(registry: _Registry, me: _Warden) -> set[_Warden]:
-    """The wardens of a registry that are alive: this one is, and those of another boot are not."""
-    wardens = {_holder(each) for each in (*registry.entries, *registry.waits)}
-    return {each for each in wardens if each == me or (each[0] == me[0] and procfs.alive(*each[1:]))}
+def _own_of(registry: _Registry, run_id: str, wanted: Document) -> Document | None:
+    """The entry of a run whose container another process has started, or was about to."""
+    found = [each for each in registry.entries if (each["run_id"], each["search"]) == (run_id, wanted["search"])]
+    return found[0] if found and found[0].get("container") else None
+
+
+def _held(registry: _Registry, me: _Process) -> _Registry:
+    """The entries that somebody holds who is alive: this process is, and those of another boot are not."""
+    every = (*registry.entries, *registry.waits)
+    processes = {(each["boot"], *part["warden"]) for each in every for part in (each, *each["members"].values())}
+    living = {each for each in processes if each == me or (each[0] == me[0] and procfs.alive(*each[1:]))}
+
+    def held(entry: Document) -> bool:
+        if entry["members"]:
+            parts = entry["members"].items()
+            entry["members"] = {name: part for name, part in parts if goes_on(entry["boot"], part)}
+            return bool(entry["members"])
+        return goes_on(entry["boot"], entry)
+
+    def goes_on(boot: str, part: Document) -> bool:
+        return (boot, *part["warden"]) in living or (boot == me[0] and _inherited(part))
+
+    return _Registry([each for each in registry.entries if held(each)], [each for each in registry.waits if held(each)])
+
+
+def _inherited(entry: Document) -> bool:
+    """True where the container of an entry, or of one of its members, goes on: its first process holds it from now."""
+    if not (container := entry.get("container")):
+        return False
+    if (first := procfs.first_process_of(container)) is not None:
+        entry["warden"] = [*first]
+        return True
+    return bool(0 <= time.monotonic() - entry["asked"] < START_SECONDS)
 
 
 def _remove(folder: str) -> None:

@@ -225,7 +225,7 @@ class Warden(JobWatcher):
             StartRefused: Others have them (``busy``).
         """
         every, wanted = os.sched_getaffinity(0), order.get("slot")
-        if wanted is None:
+        if not wanted:
             return self._choose_cpus(order.get("cpus"), every)
         own = self._slots.take(order["run_id"], wanted, every)
         if own.devices:
