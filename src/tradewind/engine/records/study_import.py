@@ -14,7 +14,8 @@ from urllib.parse import quote
 
 from tradewind.engine.deployment import run_folder
 from tradewind.engine.records.foreign_trials import ForeignTrial, foreign_records
-from tradewind.engine.records.optuna_studies import is_optuna_storage, read_optuna_trials, without_password
+from tradewind.engine.records.optuna_storages import is_optuna_storage, without_password
+from tradewind.engine.records.optuna_studies import read_optuna_trials
 from tradewind.engine.records.trial_tables import is_ray_results, read_csv_trials, read_ray_trials
 from tradewind.engine.search_builder import build_problem, new_owner
 from tradewind.errors import InputError, RecordError, SpecError
@@ -23,6 +24,7 @@ from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.store.base import ImportedTrials, Store, StudyRow, this_process
 from tradewind.store.studies.records import VERSION, StudyRecord, is_study_record, read_records, read_study_record
 from tradewind.utils.atomic_files import write_atomically
+from tradewind.utils.interrupts import without_collection
 from tradewind.utils.json_documents import JsonDocument, read_json_documents
 from tradewind.utils.log_copies import check_copies, write_copies
 from tradewind.utils.units import count
@@ -102,7 +104,8 @@ def import_foreign_trials(source: str, store: Store, data_folder: Path, into: St
         else:
             trials = read_csv_trials(path, problem.space.names, problem.objective.metric)
         seen = _Noted()
-        taken = _put(store, into, foreign_records(problem, seen.ended(trials)))
+        with without_collection():
+            taken = _put(store, into, foreign_records(problem, seen.ended(trials)))
         return StudyImport(replace(taken, unfinished=len(seen.unfinished)), not into.id, seen.notes())
     except RecordError as error:
         if error.file is None:
