@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 StudyState = Literal["open", "finished", "interrupted"]
 
+IMPORTED = "its trials were imported"
+"""The reason of a study that was made of trials that another tool has run, until a search goes on with it."""
+
 StudyKind = Literal["search", "workflow"]
 """``search``: trials of configurations. ``workflow``: a run of a workflow's plan, whose trials are its machines."""
 

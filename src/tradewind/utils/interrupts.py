@@ -1,7 +1,8 @@
-"""Holds back Ctrl-C for the few moments in which a program must not be stopped half-way."""
+"""Holds back Ctrl-C, and Python's search for garbage, for the moments in which a program must not be held up."""
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 from collections.abc import Generator
@@ -28,3 +29,18 @@ def delayed_interrupt() -> Generator[None]:
         signal.signal(signal.SIGINT, before)
         if came:
             signal.default_int_handler(signal.SIGINT, came[0])
+
+
+@contextmanager
+def without_collection() -> Generator[None]:
+    """Context in which nobody looks for circles of garbage.
+
+    That takes as long as making many objects, and finds none while they are made.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -6,14 +6,13 @@ import json
 import re
 import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
 from tradewind.errors import WorkflowError
 from tradewind.utils.atomic_files import atomic_user_path
+from tradewind.utils.interrupts import without_collection
 from tradewind.utils.yaml_lines import YamlMapping
 from tradewind.workflow.graph import Workflow
 from tradewind.workflow.platform import Platform
@@ -75,22 +74,8 @@ def read_workflow(
     def read(file: Path, properties: Path | None, opener: WorkflowOpener) -> Workflow:
         return _read(file, _Reading(lenient, declared_edges, workflowsim, opener, properties))
 
-    with _without_collection():
+    with without_collection():
         return read(path, None, SubworkflowOpener(read, (path,)))
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Leave out the search for circles of garbage: it takes as long as reading a large file, and finds none there."""
-    import gc
-
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class _ReadingOptions(TypedDict):
@@ -278,7 +263,7 @@ def read_plan(path: Path) -> Plan:
     Raises:
         WorkflowError: The file is not there, is no plan, or something in it is wrong.
     """
-    with _without_collection():
+    with without_collection():
         return parse_plan(read_bytes(path), str(path))
 
 

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from tradewind import plugins
-from tradewind.engine.records.foreign_trials import ForeignTrial, foreign_records
+from tradewind.engine.records.foreign_trials import ForeignTrial, foreign_records, match_names
 from tradewind.engine.records.study_import import import_foreign_trials, is_foreign
 from tradewind.engine.search_builder import build_problem, new_study
 from tradewind.errors import RecordError
 from tradewind.problem import Problem, TrialState
 from tradewind.problem.job_spec.spec import JobSpec, parse_spec
+from tradewind.reporting.study.data import StudyData
+from tradewind.reporting.study.explanation import explain_choice
 from tradewind.store.base import Store
 from tradewind.utils.paths import store_url
 
@@ -208,3 +210,52 @@ def test_an_id_with_an_underscore_is_no_metric(store: Store, spec: JobSpec, tmp_
     done = import_foreign_trials(str(table), store, tmp_path, new_study(spec))
     seen = store.trials(done.trials.study.id)[0].observation
     assert seen is not None and "trial_name" not in seen.metrics
+
+
+def test_names_of_a_job_for_those_of_other_tools() -> None:
+    wanted = ["opt_lr", "learning_rate", "lambda_", "x", "X2"]
+    assert match_names(["opt/lr", "Learning rate", "lambda", "x", "x2", "seed"], wanted) == {
+        "opt/lr": "opt_lr",
+        "Learning rate": "learning_rate",
+        "lambda": "lambda_",
+        "x": "x",
+        "x2": "X2",
+        "seed": "seed",
+    }
+    assert match_names(["a b", "a-b", "a_b"], ["a_b"]) == {"a b": "a b", "a-b": "a-b", "a_b": "a_b"}
+
+
+def test_what_is_the_same_in_all_trials_need_not_be_in_the_space(store: Store, spec: JobSpec, tmp_path: Path) -> None:
+    experiment = tmp_path / "exp"
+    for name, seed in (("5_01", 1), ("5_02", 1)):
+        _ray_trial(experiment / name, 1.0, x=0.5, epochs=10, data={"path": "/d" * 50, "shuffle": True}, seed=seed)
+    done = import_foreign_trials(str(experiment), store, tmp_path, new_study(spec))
+    (said,) = done.notes
+    assert said == (
+        "the same in all trials, no parameter of the job, and left out: epochs=10, "
+        f"data/path={'/d' * 19}/…, data/shuffle=True, seed=1"
+    )
+    assert [set(trial.configuration) for trial in store.trials(done.trials.study.id)] == [
+        {"instance", "x", "n", "mode"}
+    ] * 2
+    _ray_trial(experiment / "5_03", 1.0, x=0.5, epochs=20, data={"path": "/d" * 50, "shuffle": True}, seed=1)
+    with pytest.raises(RecordError, match=r"5_01: there is no parameter 'epochs' \(known: instance, x, n, mode\)"):
+        import_foreign_trials(str(experiment), store, tmp_path, done.trials.study)
+
+
+def test_a_source_without_a_trial_that_has_ended_makes_no_study(store: Store, spec: JobSpec, tmp_path: Path) -> None:
+    table = tmp_path / "runs.csv"
+    for text, words in (("", "it has none at all"), ("1,2,a,3,running\n", "1 trial had not ended")):
+        table.write_text(f"x,n,mode,loss,state\n{text}")
+        with pytest.raises(RecordError, match=rf"it has no trial that has ended \({words}\)"):
+            import_foreign_trials(str(table), store, tmp_path, new_study(spec))
+    assert store.find_studies("theirs") == []
+
+
+def test_a_study_of_imported_trials_says_so(store: Store, spec: JobSpec, tmp_path: Path) -> None:
+    table = tmp_path / "runs.csv"
+    table.write_text("x,n,mode,loss,accuracy\n1.5,2,a,3,0.5\n")
+    made = import_foreign_trials(str(table), store, tmp_path, new_study(spec)).trials.study
+    explained = explain_choice(StudyData.load(store, made.id))
+    assert "Its trials were imported: tradewind tune goes on from them." in explained
+    assert not any("interrupted" in sentence for sentence in explained)

@@ -10,12 +10,8 @@ import pytest
 
 from tradewind import plugins
 from tradewind.engine.records.foreign_trials import ForeignTrial, foreign_records
-from tradewind.engine.records.optuna_studies import (
-    is_optuna_storage,
-    read_optuna_trials,
-    without_password,
-    write_optuna_study,
-)
+from tradewind.engine.records.optuna_export import write_optuna_study
+from tradewind.engine.records.optuna_studies import read_optuna_trials
 from tradewind.engine.records.study_import import import_foreign_trials
 from tradewind.engine.search_builder import build_problem, new_study
 from tradewind.errors import RecordError
@@ -78,7 +74,8 @@ def test_there_and_back_again(ending: str, spec: JobSpec, problem: Problem, tmp_
     trials = store.trials(done.trials.study.id)
     assert [trial.state.value for trial in trials] == ["succeeded", "failed", "aborted", "succeeded", "succeeded"]
     out = tmp_path / f"back.{ending}"
-    assert write_optuna_study(out, "back", problem, trials) == (5, [])
+    done = write_optuna_study(str(out), "back", problem, trials)
+    assert (done.written, done.left, done.notes) == (5, [], [])
     ours = list(read_optuna_trials(str(out), problem.objective))
     assert len(ours) == 5
     storage: Any = f"sqlite:///{out}"
@@ -120,7 +117,8 @@ def test_none_and_trials_that_have_not_ended(tmp_path: Path) -> None:
     assert trials[0].configuration["mode"] == "None"
     running = replace(trials[1], number=9, state=TrialState.RUNNING, observation=None)
     out = tmp_path / "back.log"
-    assert write_optuna_study(out, "back", build_problem(words, tmp_path), [*trials, running]) == (4, [9])
+    exported = write_optuna_study(str(out), "back", build_problem(words, tmp_path), [*trials, running])
+    assert (exported.written, exported.left) == (4, [9])
     journal = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(out)))
     back = optuna.load_study(study_name="back", storage=journal).trials
     assert [(one.params, one.distributions) for one in back] == [({"mode": mode}, distributions) for mode in choices]
@@ -135,7 +133,7 @@ def test_the_word_none_of_a_study_of_ours_stays_a_word(tmp_path: Path) -> None:
     store: Store = plugins.create("store", "sql", {}, url=store_url())
     row = new_study(parse_spec(JOB.replace("a, 1", "None, 1"), base=tmp_path))
     study = store.import_records(row, foreign_records(problem, [given])).study
-    write_optuna_study(tmp_path / "o.log", "back", problem, store.trials(study.id))
+    write_optuna_study(str(tmp_path / "o.log"), "back", problem, store.trials(study.id))
     journal = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(tmp_path / "o.log")))
     assert optuna.load_study(study_name="back", storage=journal).trials[0].params["mode"] == "None"
 
@@ -153,20 +151,8 @@ def test_what_cannot_be_read_is_said_in_a_line(tmp_path: Path) -> None:
     optuna.create_study(storage=f"sqlite:///{file}", study_name="two", directions=["minimize", "minimize"])
     with pytest.raises(RecordError, match=r"it has 2 studies: mine, two \(choose one: .*optuna.db#NAME\)"):
         list(read_optuna_trials(str(file), loss))
-    with pytest.raises(RecordError, match="the study 'two' has 2 objectives"):
+    with pytest.raises(RecordError, match="the study 'two' has 2 objectives, and the job 1: loss"):
         list(read_optuna_trials(f"{file}#two", loss))
     file.write_text("nonsense")
-    with pytest.raises(RecordError, match="Optuna cannot read it"):
+    with pytest.raises(RecordError, match="the database cannot be read: file is not a database"):
         list(read_optuna_trials(str(file), loss))
-
-
-def test_a_password_is_not_shown() -> None:
-    assert without_password("postgresql://u:secret@h:5/d#mine") == "postgresql://u:***@h:5/d#mine"
-    for plain in ("sqlite:///a.db#x", "postgresql://u@h:5/d", "runs.csv", "C:/x.db"):
-        assert without_password(plain) == plain
-
-
-def test_names_of_storages() -> None:
-    yes = ("a.db", "sqlite:///x.db", "postgresql://u@h/d#name", "journal.log", "x.sqlite3#study")
-    assert all(map(is_optuna_storage, yes))
-    assert not any(map(is_optuna_storage, ("a.csv", "records.jsonl", "folder", "records.jsonl.gz")))

@@ -23,7 +23,7 @@ class ExportFormat(StrEnum):
 
     ``csv``: one row a trial. ``json``: an array of documents. ``jsonl``: one document a line. ``records``: the full
     records, one a line, which ``tradewind import`` takes. ``parquet``: one row a trial; it needs polars. ``optuna``: a
-    study of Optuna, in a file of SQLite or a journal; it needs optuna.
+    study of Optuna, in a file of SQLite, a journal or a database; it needs optuna.
     """
 
     CSV = "csv"
@@ -48,7 +48,13 @@ def export(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file; standard output without it.", metavar="FILE")
+        str | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="The file; standard output without it. A study of Optuna may also go to the address of a database.",
+            metavar="FILE",
+        ),
     ] = None,
     with_logs: Annotated[
         bool, typer.Option("--with-logs", help="With records, also what the runs printed, reported and kept.")
@@ -86,7 +92,7 @@ def export(
 def _export(
     study: str | None,
     format_: ExportFormat | None,
-    out: Path | None,
+    out: str | None,
     store: str | None,
     *,
     with_logs: bool,
@@ -118,13 +124,16 @@ def _export(
             _write(opened, study_id, chosen, sys.stdout, log_bytes)
             return
         try:
-            count = _write_file(opened, study_id, chosen, out, log_bytes)
+            if chosen is ExportFormat.OPTUNA:
+                place, count = _write_optuna(opened, study_id, out)
+            else:
+                place, count = out, _write_file(opened, study_id, chosen, Path(out), log_bytes)
         except OSError as error:
-            raise InputError(f"cannot write {out}: {error.strerror}", hint="choose another file") from None
+            raise InputError(f"cannot write {out}: {error.strerror or error}", hint="choose another file") from None
     if as_json:
-        emit_json({"file": str(out), "format": chosen.value, f"{_what(found)}s": count})
+        emit_json({"file": place, "format": chosen.value, f"{_what(found)}s": count})
     else:
-        typer.echo(f"wrote {units.count(count, _what(found))} to {out}")
+        typer.echo(f"wrote {units.count(count, _what(found))} to {place}")
 
 
 def _write_to(name: str, settings: Sequence[str], study: str | None, store: str | None, *, as_json: bool) -> None:
@@ -177,23 +186,27 @@ def _check_of_run(name: str, chosen: ExportFormat, *, with_logs: bool) -> None:
         raise InputError(f"--with-logs: {name} is a run of a workflow, whose records have no logs", hint=hint)
 
 
-def _format(wanted: ExportFormat | None, out: Path | None, as_json: bool) -> ExportFormat:
+def _format(wanted: ExportFormat | None, out: str | None, as_json: bool) -> ExportFormat:
     from tradewind.errors import InputError
 
+    if out is not None and "://" in out:
+        if wanted not in (None, ExportFormat.OPTUNA):
+            raise InputError("only a study of Optuna is written into a database", hint="name a file")
+        return ExportFormat.OPTUNA
     if wanted is not None:
         return wanted
     if out is not None:
-        ending = out.suffix.lower()
+        ending = Path(out).suffix.lower()
         known = {"": ExportFormat.CSV} | {
             f".{one.value}": one for one in ExportFormat if one not in (ExportFormat.RECORDS, ExportFormat.OPTUNA)
         }
         if ending not in known:
-            from tradewind.engine.records.optuna_studies import FILE_ENDINGS
+            from tradewind.engine.records.optuna_storages import is_optuna_storage
 
-            if ending in FILE_ENDINGS:
+            if is_optuna_storage(out):
                 return ExportFormat.OPTUNA
             raise InputError(
-                f"--out {out}: no format has the ending {out.suffix}",
+                f"--out {out}: no format has the ending {Path(out).suffix}",
                 hint="end it with .csv, .json, .jsonl, .parquet or .db, or say --format",
             )
         return known[ending]
@@ -240,8 +253,6 @@ def _write_file(store: Store, study_id: int, chosen: ExportFormat, out: Path, lo
     """Write a file beside the wanted one and put it in its place: a reader never sees half of it; a pipe gets all."""
     from tradewind.utils.atomic_files import atomic_user_path
 
-    if chosen is ExportFormat.OPTUNA:
-        return _write_optuna(store, study_id, out)
     with atomic_user_path(out) as part:
         if chosen is ExportFormat.PARQUET:
             from tradewind.store.studies import tabular
@@ -262,28 +273,23 @@ def _write_file(store: Store, study_id: int, chosen: ExportFormat, out: Path, lo
     return count
 
 
-def _write_optuna(store: Store, study_id: int, out: Path) -> int:
-    """Write an Optuna study into a file that is not there yet: several programs may be using one that is."""
-    import tempfile
-
-    from tradewind.engine.records.optuna_studies import write_optuna_study
+def _write_optuna(store: Store, study_id: int, out: str) -> tuple[str, int]:
+    """Write an Optuna study, and say what is not in it; where it is, and how many trials."""
+    from tradewind.engine.records.optuna_export import write_optuna_study
     from tradewind.engine.search_builder import build_problem
-    from tradewind.errors import InputError
     from tradewind.problem.job_spec.spec import JobSpec
     from tradewind.utils.paths import data_folder
 
-    if out.exists():
-        raise InputError(f"{out} is there already", hint="name another file")
     row = store.study(study_id)
     problem = build_problem(JobSpec.from_json(row.spec), data_folder())
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".tradewind-") as folder:
-        part = Path(folder) / out.name
-        count, left = write_optuna_study(part, row.name, problem, store.trials(study_id))
-        part.rename(out)
-    if left:
+    done = write_optuna_study(out, row.name, problem, store.trials(study_id), store.runs(study_id))
+    notes = list(done.notes)
+    if left := done.left:
         numbers = ", ".join(map(str, left[:_SHOWN])) + (", ..." if len(left) > _SHOWN else "")
-        typer.echo(f"tradewind: had not ended, and left out: trial{'s' if len(left) > 1 else ''} {numbers}", err=True)
-    return count
+        notes.append(f"had not ended, and left out: trial{'s' if len(left) > 1 else ''} {numbers}")
+    for note in notes:
+        typer.echo(f"tradewind: {note}", err=True)
+    return done.place, done.written
 
 
 def import_records(
@@ -316,7 +322,7 @@ def import_records(
     from contextlib import closing
 
     from tradewind.cli.common import emit_json, open_store
-    from tradewind.engine.records.optuna_studies import without_password
+    from tradewind.engine.records.optuna_storages import without_password
     from tradewind.engine.records.study_import import import_foreign_trials, import_study, is_foreign
     from tradewind.errors import RecordError
     from tradewind.utils.paths import data_folder
@@ -325,7 +331,9 @@ def import_records(
     path, foreign, shown = Path(file), is_foreign(file), without_password(file)
     if "://" not in file and not (foreign and "#" in file) and (not path.exists() or (path.is_dir() and not foreign)):
         what = "it is a folder, without results of Ray Tune" if path.exists() else "there is no such file"
-        raise RecordError(what, file=file)
+        within = sorted(one.name for one in path.iterdir() if is_foreign(str(one))) if path.is_dir() else []
+        hint = f"name one of its experiments: {', '.join(within[:_SHOWN])}" if within else ""
+        raise RecordError(what, hint=hint, file=file)
     if foreign and (study is None or job is not None):
         hint = "name the study that takes them: --study NAME, or --study job.yaml, of which one is made"
         raise RecordError("these trials have no job", hint=hint, file=shown)

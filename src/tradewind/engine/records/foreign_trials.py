@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -56,6 +58,61 @@ class ForeignTrial:
         """True where nothing says how long a trial took that came to its end."""
         said = RUNTIME in self.metrics or self.runtime is not None
         return self.state == "succeeded" and not said and None in (self.started, self.ended)
+
+
+def match_names(names: Iterable[str], wanted: Collection[str]) -> dict[str, str]:
+    """Find the names of a job that those of another tool stand for; others stay as they are.
+
+    ``opt/lr``, ``Learning rate`` and ``lambda``, which a job cannot have, are ``opt_lr``, ``learning_rate`` and
+    ``lambda_``; what has its own name is taken first.
+
+    Args:
+        names: The other tool's names.
+        wanted: The names of the job.
+    """
+    given = list(names)
+    found = {name: name for name in given}
+    left = {name: name for name in wanted if name not in found}
+    folded = Counter(map(str.casefold, left))
+    lower = {name.casefold(): name for name in left if folded[name.casefold()] == 1}
+    for name in given:
+        if name in wanted:
+            continue
+        plain = re.sub(r"\W+", "_", name.strip())
+        for candidate in (plain, plain.strip("_"), f"{plain}_"):
+            ours = left.get(candidate) or lower.get(candidate.casefold())
+            if ours is not None and ours not in found.values():
+                found[name] = ours
+                break
+    return found
+
+
+def fitted_trials(
+    trials: Sequence[ForeignTrial], parameters: Sequence[str], constants: dict[str, Any]
+) -> Iterator[ForeignTrial]:
+    """Call the values of trials by the names of the job, and leave out what it does not have and is the same in all.
+
+    Args:
+        trials: All trials.
+        parameters: Names of the job's parameters.
+        constants: What is left out is put into it, by name.
+
+    Yields:
+        The trials in their order.
+    """
+    values: dict[str, Any] = {}
+    varied: set[str] = set()
+    for trial in trials:
+        for name, value in trial.values.items():
+            if name not in values:
+                values[name] = value
+            elif values[name] is not value and (type(values[name]) is not type(value) or values[name] != value):
+                varied.add(name)
+    names = match_names(values, parameters)
+    constants |= {name: values[name] for name in values if names[name] not in parameters and name not in varied}
+    for trial in trials:
+        kept = {names[name]: value for name, value in trial.values.items() if name not in constants}
+        yield replace(trial, values=kept)
 
 
 def foreign_records(problem: Problem, trials: Iterable[ForeignTrial]) -> Iterator[Mapping[str, Any]]:

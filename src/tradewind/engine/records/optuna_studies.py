@@ -1,24 +1,24 @@
-"""Reads the trials of an Optuna study, and writes a study's trials as one."""
+"""Reads the trials of an Optuna study."""
 
 from __future__ import annotations
 
-import contextlib
-import datetime
-import math
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
 
-from tradewind.engine.records.foreign_trials import NONES, ForeignTrial
+from tradewind.engine.records.foreign_trials import ForeignTrial
+from tradewind.engine.records.optuna_storages import StorageName, opened_storage
 from tradewind.errors import RecordError
-from tradewind.problem import COST, RUNTIME, Float, Integer, Nodes, Objective, Problem, Trial, TrialState
-from tradewind.utils.dependencies import require_package
+from tradewind.problem import COST, RUNTIME, Objective
 
 if TYPE_CHECKING:
     import optuna
 
-_GOALS: dict[str, Literal["minimize", "maximize"]] = {"minimise": "minimize", "maximise": "maximize"}
+GOALS: dict[str, Literal["minimize", "maximize"]] = {"minimise": "minimize", "maximise": "maximize"}
+"""Optuna's word for what is to become of an objective."""
+
+CONSTRAINT = "constraint_"
+"""What the name of a metric begins with that is the value of a constraint: one above 0 breaks it."""
+
 _STATES: dict[str, Literal["succeeded", "failed", "aborted", "unfinished"]] = {
     "COMPLETE": "succeeded",
     "FAIL": "failed",
@@ -26,30 +26,11 @@ _STATES: dict[str, Literal["succeeded", "failed", "aborted", "unfinished"]] = {
 }
 
 
-_JOURNALS = (".log", ".journal")
-FILE_ENDINGS = (".db", ".sqlite", ".sqlite3", *_JOURNALS)
-"""Endings of files that are taken for a storage of Optuna."""
-
-
-def is_optuna_storage(source: str) -> bool:
-    """Test that a name is that of an Optuna storage: a database's address, a file of SQLite or a journal.
-
-    Args:
-        source: What a user wrote.
-    """
-    address = source.partition("#")[0]
-    return "://" in address or Path(address).suffix in FILE_ENDINGS
-
-
-def without_password(source: str) -> str:
-    """The name of a storage, or of anything else, as it may be shown."""
-    return re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", source)
-
-
 def read_optuna_trials(source: str, objective: Objective) -> Iterator[ForeignTrial]:
     """Read the trials of an Optuna study.
 
-    Its value is the objective's metric; numbers among the user attributes are metrics, too.
+    Its value is the objective's metric, and of several objectives each is the one of that name, or else that place;
+    numbers among the user attributes are metrics, too, and so are the values of its constraints.
 
     Args:
         source: A database's address (``sqlite:///optuna.db``, ``postgresql://...``), a file of SQLite or a journal;
@@ -58,32 +39,67 @@ def read_optuna_trials(source: str, objective: Objective) -> Iterator[ForeignTri
 
     Raises:
         MissingProgramError: Optuna is not installed.
-        RecordError: There is no such study, or it has another goal or several ones.
+        RecordError: There is no such study, or it has another goal or other objectives.
     """
-    study = _open(source)
-    if len(study.directions) != 1:
-        raise RecordError(f"the study {study.study_name!r} has {len(study.directions)} objectives", hint="one is read")
-    if (theirs := study.direction.name.lower()) != (ours := _GOALS[objective.goal]):
+    name = StorageName.of(source)
+    with opened_storage(name) as storage:
+        study = _chosen(storage, name)
+        metrics = _metrics(study, objective)
+        trials = study.get_trials(deepcopy=False)
+    for trial in trials:
+        yield _foreign(study.study_name, trial, metrics)
+
+
+def _chosen(storage: optuna.storages.BaseStorage, name: StorageName) -> optuna.Study:
+    import optuna
+
+    names = sorted(optuna.get_all_study_names(storage))
+    some = ", ".join(names[:8]) or "none"
+    if not name.study and len(names) != 1:
+        hint = f"choose one: {name.shown}#NAME" if names else "name another one"
+        raise RecordError(f"it has {len(names)} studies{f': {some}' if names else ''}", hint=hint)
+    if name.study and name.study not in names:
+        raise RecordError(f"it has no study {name.study!r}", hint=f"it has {some}")
+    return optuna.load_study(study_name=name.study or names[0], storage=storage)
+
+
+def _metrics(study: optuna.Study, objective: Objective) -> Sequence[str]:
+    """The metric that each value of a study is."""
+    ours = {one.metric: one for one in (objective, *objective.also)}
+    names = list(ours)
+    if len(study.directions) != len(names):
+        many = len(study.directions)
+        hint = f"name {many} under objective, in their order" if many > 1 else "remove also from the objective"
         raise RecordError(
-            f"the study {study.study_name!r} is to {theirs} its value, and the job to {ours} {objective.metric}",
-            hint="change the objective of the job",
+            f"the study {study.study_name!r} has {many} objective{'s' if many > 1 else ''}, and the job "
+            f"{len(names)}: {', '.join(names)}",
+            hint=hint,
         )
-    for trial in study.get_trials(deepcopy=False):
-        yield _foreign(study.study_name, trial, objective.metric)
+    if sorted(study.metric_names or ()) == sorted(names):
+        names = list(study.metric_names or ())
+    for name, direction in zip(names, study.directions, strict=True):
+        theirs, mine = direction.name.lower(), GOALS[ours[name].goal]
+        if theirs != mine:
+            which = f"value {names.index(name)}" if len(names) > 1 else "value"
+            raise RecordError(
+                f"the study {study.study_name!r} is to {theirs} its {which}, and the job to {mine} {name}",
+                hint="change the objective of the job",
+            )
+    return names
 
 
-def _foreign(study: str, trial: optuna.trial.FrozenTrial, metric: str) -> ForeignTrial:
+def _foreign(study: str, trial: optuna.trial.FrozenTrial, names: Sequence[str]) -> ForeignTrial:
     metrics = {
         name: float(value)
         for name, value in trial.user_attrs.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
-    value = trial.value if trial.state.name == "COMPLETE" else None
-    if value is None and trial.intermediate_values:
+    metrics |= {f"{CONSTRAINT}{name}": float(value) for name, value in _constraints(trial).items()}
+    values = trial.values if trial.state.name == "COMPLETE" else None
+    if values is None and trial.intermediate_values:
         metrics["step"] = float(max(trial.intermediate_values))
-        value = trial.intermediate_values[max(trial.intermediate_values)]
-    if value is not None:
-        metrics[metric] = float(value)
+        values = [trial.intermediate_values[max(trial.intermediate_values)]]
+    metrics |= {name: float(value) for name, value in zip(names, values or (), strict=False)}
     begun, ended = trial.datetime_start, trial.datetime_complete
     runtime = metrics.get(RUNTIME)
     if runtime is None and begun is not None and ended is not None:
@@ -96,187 +112,20 @@ def _foreign(study: str, trial: optuna.trial.FrozenTrial, metric: str) -> Foreig
         metrics,
         runtime,
         metrics.get(COST),
-        str(trial.user_attrs.get("reason", "")) or _said(trial, value),
+        str(trial.user_attrs.get("reason", "")) or _said(trial, values),
         None if begun is None else begun.timestamp(),
         None if ended is None else ended.timestamp(),
     )
 
 
-def _said(trial: optuna.trial.FrozenTrial, value: float | None) -> str:
+def _said(trial: optuna.trial.FrozenTrial, values: Sequence[float] | None) -> str:
     """The reason in words that a trial has no result."""
     unfinished = trial.state.name not in _STATES
-    return f"Optuna says {trial.state.name}" if value is None or unfinished else ""
+    return f"Optuna says {trial.state.name}" if values is None or unfinished else ""
 
 
-def _open(source: str) -> optuna.Study:
-    require_package("optuna", "Optuna studies", "optuna")
-    import optuna
-
-    address, _, name = source.partition("#")
-    path = Path(address.removeprefix("sqlite:///"))
-    if ("://" not in address or address.startswith("sqlite:///")) and not path.is_file():
-        raise RecordError("there is no such file", file=str(path))
-    try:
-        with _quiet():
-            storage = _storage(address)
-            names = sorted(optuna.get_all_study_names(storage))
-            if not name and len(names) != 1:
-                some = ", ".join(names[:8]) or "none"
-                raise RecordError(
-                    f"it has {len(names)} studies: {some}", hint=f"choose one: {without_password(address)}#NAME"
-                )
-            if name and name not in names:
-                raise RecordError(f"it has no study {name!r}", hint=f"it has {', '.join(names[:8]) or 'none'}")
-            return optuna.load_study(study_name=name or names[0], storage=storage)
-    except RecordError:
-        raise
-    except Exception as error:  # whatever a database or a damaged journal makes Optuna raise
-        first = str(error).strip().partition("\n")[0]
-        raise RecordError(f"Optuna cannot read it: {type(error).__name__}: {first}") from None
-
-
-def _storage(address: str) -> Any:
-    from optuna.storages import JournalStorage, RDBStorage
-    from optuna.storages.journal import JournalFileBackend
-
-    if "://" in address:
-        return RDBStorage(address)
-    if Path(address).suffix in _JOURNALS:
-        return JournalStorage(JournalFileBackend(address))
-    return RDBStorage(f"sqlite:///{address}")
-
-
-def write_optuna_study(path: Path, name: str, problem: Problem, trials: Iterable[Trial]) -> tuple[int, list[int]]:
-    """Write the trials of a study as an Optuna study of that name.
-
-    Metrics become user attributes, runs that were cut short pruned trials; trials that have not ended are left out. The
-    word None of a parameter is Python's None again where it was in trials that were imported.
-
-    Args:
-        path: The file: a journal of Optuna with the ending ``.log`` or ``.journal``, which is written quickly, or else
-            a database of SQLite.
-        name: The study's name.
-        problem: Its problem.
-        trials: Its trials.
-
-    Returns:
-        How many trials were written, and the numbers of those that are left out.
-
-    Raises:
-        MissingProgramError: Optuna is not installed.
-        RecordError: A value cannot be written.
-    """
-    require_package("optuna", "Optuna studies", "optuna")
-    import optuna
-    from optuna.trial import create_trial
-
-    trials = list(trials)
-    nones = {name for trial in trials for name in str(trial.proposal.why.get(NONES, "")).split()}
-    distributions = {p.name: _distribution(p, none=p.name in nones) for p in problem.space.parameters}
-    with _quiet():
-        storage = _storage(str(path))
-        if isinstance(storage, optuna.storages.RDBStorage):
-            _hurry(storage)
-        study = optuna.create_study(storage=storage, study_name=name, direction=_GOALS[problem.objective.goal])
-        left: list[int] = []
-        for trial in trials:
-            if (state := _optuna_state(trial)) is None:
-                left.append(trial.number)
-                continue
-            values = {name: _none(value) if name in nones else value for name, value in trial.configuration.items()}
-            value = _value(trial, problem.objective.metric)
-            seen = trial.observation
-            step = int(seen.metrics.get("step", 0)) if seen is not None else 0
-            try:
-                frozen = create_trial(
-                    state=state,
-                    value=None if state.name == "FAIL" else value,
-                    params=values,
-                    distributions={each: distributions[each] for each in values},
-                    user_attrs=_attributes(trial),
-                    intermediate_values={step: value} if state.name == "PRUNED" and value is not None else {},
-                )
-            except ValueError as error:
-                raise RecordError(f"trial {trial.number}: {error}") from None
-            frozen.datetime_start = _moment(trial.started if trial.started is not None else trial.created)
-            frozen.datetime_complete = _moment(trial.ended) or frozen.datetime_start
-            study.add_trial(frozen)
-    return len(trials) - len(left), left
-
-
-def _hurry(storage: optuna.storages.RDBStorage) -> None:
-    """Let SQLite not wait for the disk at each trial: a file that is not whole is thrown away."""
-    import sqlalchemy as sa
-
-    def connected(connection: Any, _record: object) -> None:
-        connection.execute("PRAGMA synchronous = OFF")
-        connection.execute("PRAGMA journal_mode = MEMORY")
-
-    storage.engine.dispose()
-    sa.event.listen(storage.engine, "connect", connected)
-
-
-def _optuna_state(trial: Trial) -> optuna.trial.TrialState | None:
-    from optuna.trial import TrialState as OptunaState
-
-    seen = trial.observation
-    match trial.state:
-        case TrialState.SUCCEEDED if seen is not None and seen.objective is not None:
-            return OptunaState.COMPLETE
-        case TrialState.ABORTED:
-            return OptunaState.PRUNED
-        case _:
-            return OptunaState.FAIL if trial.state.ended else None
-
-
-def _value(trial: Trial, metric: str) -> float | None:
-    """The objective, or of a run that was cut short what it reached."""
-    seen = trial.observation
-    value = None if seen is None else seen.objective if seen.objective is not None else seen.metrics.get(metric)
-    return value if value is not None and math.isfinite(value) else None
-
-
-def _attributes(trial: Trial) -> dict[str, Any]:
-    seen = trial.observation
-    if seen is None:
-        return {"reason": "the infrastructure failed"}
-    figures = {name: value for name, value in seen.figures.items() if math.isfinite(value)}
-    return {**figures, "feasible": seen.feasible, **({"reason": seen.reason} if seen.reason else {})}
-
-
-def _none(value: Any) -> Any:
-    """Python's None for the word."""
-    return None if value == "None" else value
-
-
-def _distribution(parameter: Any, *, none: bool) -> optuna.distributions.BaseDistribution:
-    """Optuna's distribution of a parameter's own values; with ``none`` the word None among them is Python's None."""
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-    if isinstance(parameter, Float):
-        if parameter.step is None:
-            return FloatDistribution(parameter.low, parameter.high, log=parameter.log)
-        return FloatDistribution(parameter.low, float(parameter.level(int(parameter.count) - 1)), step=parameter.step)
-    if isinstance(parameter, Integer):
-        log = parameter.log and parameter.step == 1
-        return IntDistribution(int(parameter.low), parameter.greatest, log=log, step=parameter.step)
-    levels: Mapping[int, Any] = {i: parameter.level(i) for i in range(int(parameter.count))}
-    choices = [int(v) if isinstance(parameter, Nodes) else v for v in levels.values()]
-    return CategoricalDistribution([_none(choice) for choice in choices] if none else choices)
-
-
-def _moment(seconds: float | None) -> datetime.datetime | None:
-    return None if seconds is None else datetime.datetime.fromtimestamp(seconds)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without Optuna's own lines about studies that it opens and makes."""
-    import optuna
-
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        yield
-    finally:
-        optuna.logging.set_verbosity(before)
+def _constraints(trial: optuna.trial.FrozenTrial) -> dict[str, float]:
+    """The values of constraints by name, as Optuna keeps them: until version 4 in a list, from 5 on by name."""
+    kept = trial.system_attrs
+    found = {str(at): value for at, value in enumerate(kept.get("constraints") or ())}
+    return found | {name.removeprefix("constraints:"): v for name, v in kept.items() if name.startswith("constraints:")}

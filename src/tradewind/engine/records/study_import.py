@@ -13,22 +13,26 @@ from typing import Any
 from urllib.parse import quote
 
 from tradewind.engine.deployment import run_folder
-from tradewind.engine.records.foreign_trials import ForeignTrial, foreign_records
-from tradewind.engine.records.optuna_studies import is_optuna_storage, read_optuna_trials, without_password
-from tradewind.engine.records.trial_tables import is_ray_results, read_csv_trials, read_ray_trials
+from tradewind.engine.records.foreign_trials import ForeignTrial, fitted_trials, foreign_records
+from tradewind.engine.records.optuna_storages import is_optuna_storage, without_password
+from tradewind.engine.records.optuna_studies import CONSTRAINT, read_optuna_trials
+from tradewind.engine.records.ray_results import is_ray_results, read_ray_trials
+from tradewind.engine.records.trial_tables import read_csv_trials
 from tradewind.engine.search_builder import build_problem, new_owner
 from tradewind.errors import InputError, RecordError, SpecError
-from tradewind.problem import Objective
+from tradewind.problem import Objective, Problem
 from tradewind.problem.job_spec.spec import JobSpec
-from tradewind.store.base import ImportedTrials, Store, StudyRow, this_process
+from tradewind.store.base import IMPORTED, ImportedTrials, Store, StudyRow, this_process
 from tradewind.store.studies.records import VERSION, StudyRecord, is_study_record, read_records, read_study_record
 from tradewind.utils.atomic_files import write_atomically
+from tradewind.utils.interrupts import without_collection
 from tradewind.utils.json_documents import JsonDocument, read_json_documents
 from tradewind.utils.log_copies import check_copies, write_copies
 from tradewind.utils.units import count
 
 _HOLD_SECONDS = 600.0
 _SHOWN = 8
+_LONGEST_VALUE = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,21 +97,28 @@ def import_foreign_trials(source: str, store: Store, data_folder: Path, into: St
     """
     spec = JobSpec.from_json(into.spec)
     problem = build_problem(spec, data_folder)
-    path = Path(source)
+    seen = _Noted()
     try:
-        if is_optuna_storage(source):
-            trials = read_optuna_trials(source, problem.objective)
-        elif is_ray_results(path):
-            trials = read_ray_trials(path, problem.space.names)
-        else:
-            trials = read_csv_trials(path, problem.space.names, problem.objective.metric)
-        seen = _Noted()
-        taken = _put(store, into, foreign_records(problem, seen.ended(trials)))
-        return StudyImport(replace(taken, unfinished=len(seen.unfinished)), not into.id, seen.notes())
+        with without_collection():
+            found = fitted_trials(_read(source, problem), problem.space.names, seen.constants)
+            row = into if into.id else replace(into, reason=IMPORTED)
+            taken = _put(store, row, foreign_records(problem, seen.ended(found)))
+        return StudyImport(replace(taken, unfinished=len(seen.unfinished)), not into.id, seen.notes(problem))
     except RecordError as error:
         if error.file is None:
             raise RecordError(error.message, hint=error.hint, file=without_password(source)) from None
         raise
+
+
+def _read(source: str, problem: Problem) -> list[ForeignTrial]:
+    path, objective = Path(source), problem.objective
+    if is_optuna_storage(source):
+        return list(read_optuna_trials(source, objective))
+    if is_ray_results(path):
+        return list(read_ray_trials(path))
+    bounds = [bound.metric for bound in problem.constraints.thresholds]
+    metrics = [objective.metric, *(one.metric for one in objective.also), *bounds]
+    return list(read_csv_trials(path, problem.space.names, metrics))
 
 
 @dataclass(slots=True)
@@ -118,25 +129,46 @@ class _Noted:
         unfinished: Places of those that had not ended, which are left out.
         timeless: How many have no known run time.
         nones: How many have None, by parameter.
+        constants: What is the same in all trials and no parameter of the job.
+        broken: How many broke constraints of their tool.
     """
 
     unfinished: list[str] = field(default_factory=list)
     timeless: int = 0
     nones: Counter[str] = field(default_factory=Counter)
+    constants: dict[str, Any] = field(default_factory=dict)
+    broken: int = 0
 
     def ended(self, trials: Iterable[ForeignTrial]) -> Iterator[ForeignTrial]:
-        """The trials that have ended."""
+        """The trials that have ended.
+
+        Raises:
+            RecordError: None has.
+        """
+        taken = False
         for each in trials:
             if each.state == "unfinished":
                 self.unfinished.append(f"{each.place} ({each.reason})" if each.reason else each.place)
                 continue
             self.timeless += each.timeless
             self.nones.update(each.nones)
+            self.broken += any(value > 0 for name, value in each.metrics.items() if name.startswith(CONSTRAINT))
+            taken = True
             yield each
+        if not taken:
+            hint = f"{count(len(self.unfinished), 'trial')} had not ended" if self.unfinished else "it has none at all"
+            raise RecordError("it has no trial that has ended", hint=hint)
 
-    def notes(self) -> list[str]:
+    def notes(self, problem: Problem) -> list[str]:
         """The sentences about them."""
         found = []
+        if self.constants:
+            listed = ", ".join(f"{name}={_shortly(value)}" for name, value in list(self.constants.items())[:_SHOWN])
+            more = ", ..." if len(self.constants) > _SHOWN else ""
+            found.append(f"the same in all trials, no parameter of the job, and left out: {listed}{more}")
+        if self.broken and not any(one.metric.startswith(CONSTRAINT) for one in problem.constraints.thresholds):
+            many = f"{count(self.broken, 'trial')} broke constraints of the study, which the job does not have"
+            found.append(f"{many} (say constraints: {{metrics: {{{CONSTRAINT}0: '<= 0'}}}})")
         if self.timeless:
             many = f"{count(self.timeless, 'trial')} without a run time: it counts as 0 s"
             found.append(f"{many} (in a CSV file the column runtime has it, in seconds)")
@@ -146,6 +178,11 @@ class _Noted:
         for name, many_ in self.nones.items():
             found.append(f"{name} is None in {count(many_, 'trial')}: the job has the word None for it")
         return found
+
+
+def _shortly(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
 
 
 def is_foreign(source: str) -> bool:

@@ -1,123 +1,250 @@
-"""Reads trials out of tables: a CSV file with named columns, and the results of Ray Tune."""
+"""Reads trials out of a CSV file with named columns."""
 
 from __future__ import annotations
 
+import codecs
 import csv
 import hashlib
 import io
-import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from tradewind.engine.records.foreign_trials import ForeignTrial
-from tradewind.errors import RecordError
+from tradewind.engine.records.foreign_trials import ForeignTrial, match_names
+from tradewind.errors import InputError, RecordError
 from tradewind.problem import COST, RUNTIME
+from tradewind.problem.objective import OWN_METRICS
+from tradewind.utils.units import parse_duration, parse_money
 
 _STATES = {
-    "": "succeeded", "succeeded": "succeeded", "ok": "succeeded", "done": "succeeded", "complete": "succeeded",
-    "completed": "succeeded", "infeasible": "succeeded", "terminated": "succeeded",
-    "failed": "failed", "fail": "failed", "error": "failed",
-    "aborted": "aborted", "pruned": "aborted", "cut short": "aborted", "stopped": "aborted",
-    "running": "unfinished", "pending": "unfinished", "waiting": "unfinished", "lost": "unfinished",
+    "": "succeeded", "succeeded": "succeeded", "success": "succeeded", "ok": "succeeded", "done": "succeeded",
+    "complete": "succeeded", "completed": "succeeded", "finished": "succeeded", "infeasible": "succeeded",
+    "terminated": "succeeded",
+    "failed": "failed", "fail": "failed", "error": "failed", "crashed": "failed", "timeout": "failed",
+    "aborted": "aborted", "pruned": "aborted", "cut short": "aborted", "stopped": "aborted", "killed": "aborted",
+    "cancelled": "aborted", "canceled": "aborted",
+    "running": "unfinished", "pending": "unfinished", "waiting": "unfinished", "scheduled": "unfinished",
+    "queued": "unfinished", "paused": "unfinished", "lost": "unfinished",
 }  # fmt: skip
 """What a state of a table, in small letters, is called here."""
 
 _OURS = ("number", "trial", "id", "run_id", "reason", "state", "started", "ended", RUNTIME, COST)
 """Columns with a meaning of their own, which are no metrics; all but the parameters may be missing."""
 
+_PREFIXES = {"config.": ("metric.",), "config/": ("",), "params_": ("user_attrs_",), "params.": ("metrics.",)}
+"""How tools begin the names of columns of parameters, and those of metrics."""
 
-def read_csv_trials(path: Path, parameters: Sequence[str], metric: str) -> Iterator[ForeignTrial]:
+_NOTHING = frozenset({"", "-", "na", "n/a", "null", "none"})
+"""Cells, in small letters, of results that there are none of."""
+
+_DELIMITERS = ",;\t|"
+_DECIMAL_COMMA = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+),\d+(?:[eE][+-]?\d+)?")
+_UNIT = re.compile(r"(.*?)\s*[(\[]([^()\[\]]*)[)\]]\s*")
+_DOLLARS = frozenset({"$", "usd", "us$", "dollar", "dollars"})
+
+
+def read_csv_trials(path: Path, parameters: Sequence[str], metrics: Sequence[str]) -> Iterator[ForeignTrial]:
     """Read a CSV file with a column for each parameter.
 
-    ``state``, ``runtime`` (seconds), ``cost`` (USD), ``started``, ``ended`` (seconds since the epoch) and ``reason``
-    are what they say; every other column of numbers is a metric. Names in words, ``learning rate``, are taken for
-    ``learning_rate``. An empty cell is nothing. Tables that ``tradewind
-    export``, Ray Tune (``config/x``) and Optuna (``params_x``, ``value``) write are read as they are.
+    ``state``, ``runtime`` (seconds, or a duration), ``cost`` (USD), ``started``, ``ended`` (seconds since the epoch, or
+    a date and time) and ``reason`` are what they say; every other column of numbers is a metric. Names in words,
+    ``Learning rate``, are taken for ``learning_rate``, and a unit in brackets is no part of a name. An empty cell is
+    nothing. Cells may be parted by semicolons or tabs; numbers may then have decimal commas. Tables that ``tradewind
+    export``, Ray Tune (``config/x``), Optuna (``params_x``, ``value``) and MLflow (``params.x``) write are read as they
+    are.
 
     Args:
         path: The file.
         parameters: Names of the parameters.
-        metric: The objective's metric, of which Optuna writes the value only.
+        metrics: Metrics that the job asks for, its objective first, of which Optuna writes the value only.
 
     Raises:
         RecordError: It cannot be read, or a value is none; with the line.
     """
-    try:
-        raw = path.read_bytes()
-        text = raw.decode("utf-8-sig")
-    except OSError as error:
-        raise RecordError(f"it cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise RecordError("it is not UTF-8", hint="save it as UTF-8") from None
+    raw = _bytes(path)
+    text = _decoded(raw)
     digest = hashlib.sha256(raw).hexdigest()[:10]
-    rows = csv.DictReader(io.StringIO(text, newline=""))
+    delimiter, separated = _delimiter(text, {*parameters, *metrics, *_OURS})
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
-        names = _meanings([name for name in rows.fieldnames or () if name], metric)
-        names = _identifiers(names, {*parameters, metric, *_OURS})
-        if not set(names.values()) & set(parameters):
-            hint = f"name a column after each parameter: {', '.join(parameters)}"
-            raise RecordError("its first line names no parameter of the job", hint=hint)
+        if separated:
+            next(rows)
+        columns = _Columns.of([name.strip() for name in next(rows, [])], parameters, metrics)
         for row in rows:
-            cells = {names[name]: text.strip() for name, text in row.items() if name in names and text is not None}
-            yield _row(cells, f"line {rows.line_num}", f"csv-{digest}-{rows.line_num:05d}", parameters)
+            if not any(cell.strip() for cell in row):
+                continue
+            place = f"line {rows.line_num}"
+            cells = columns.cells(row, place, decimal_comma=delimiter != ",")
+            yield _trial(cells, place, f"csv-{digest}-{rows.line_num:05d}", parameters, metrics, columns)
     except csv.Error as error:
         raise RecordError(f"line {rows.line_num}: it is no CSV: {error}") from None
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise RecordError(f"it cannot be read: {error.strerror}") from None
+
+
+def _decoded(raw: bytes) -> str:
+    wide = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        text = raw.decode("utf-16" if wide else "utf-8-sig")
+    except UnicodeDecodeError:
+        raise RecordError("it is not UTF-8", hint="save it as UTF-8") from None
+    if not text.strip():
+        raise RecordError("it is empty")
+    return text
+
+
+def _delimiter(text: str, wanted: Set[str]) -> tuple[str, bool]:
+    """What parts the cells, and True where a line before that of the names says so, as Excel writes it."""
+    first = text.split("\n", 1)[0].strip("\r")
+    if said := re.fullmatch(r"sep=(.)", first):
+        return said[1], True
+
+    def fits(delimiter: str) -> tuple[int, int]:
+        names = next(csv.reader([first], delimiter=delimiter), [])
+        return sum(name in wanted for name in match_names(map(_without_unit, names), wanted).values()), len(names)
+
+    return max(_DELIMITERS, key=fits), False
+
+
+def _without_unit(name: str) -> str:
+    found = _UNIT.fullmatch(name)
+    return found[1] if found is not None and found[1] else name.strip()
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns of a table.
+
+    Attributes:
+        header: Their names, as they stand.
+        meanings: What each is called here, by its name.
+        factor: Seconds of one unit of the run time.
+    """
+
+    header: Sequence[str]
+    meanings: Mapping[str, str]
+    factor: float = 1.0
+
+    @classmethod
+    def of(cls, header: Sequence[str], parameters: Sequence[str], metrics: Sequence[str]) -> _Columns:
+        """Find out what the columns mean.
+
+        Raises:
+            RecordError: None is a parameter, two are the same, or a unit is not known.
+        """
+        wanted = {*parameters, *metrics, *_OURS}
+        meanings = _meanings([name for name in header if name], metrics[0])
+        plain = match_names([_without_unit(name) for name in meanings.values()], wanted)
+        named = {column: plain[_without_unit(name)] for column, name in meanings.items()}
+        meanings = {column: named[column] if named[column] in wanted else name for column, name in meanings.items()}
+        if not set(meanings.values()) & set(parameters):
+            hint = f"name a column after each parameter: {', '.join(parameters)}"
+            raise RecordError("its first line names no parameter of the job", hint=hint)
+        for name, many in Counter(header).items():
+            if many > 1 and meanings.get(name) in wanted:
+                raise RecordError(f"its first line names {name} {many} times", hint="keep one of these columns")
+        factor = 1.0
+        for column, name in meanings.items():
+            unit = found[2].strip() if (found := _UNIT.fullmatch(column)) is not None else ""
+            if unit and name == COST and unit.lower() not in _DOLLARS:
+                raise RecordError(f"the column {column!r} is in {unit}", hint="costs are in USD")
+            if unit and name == RUNTIME:
+                factor = _seconds_of(unit, column)
+        return cls(header, meanings, factor)
+
+    def cells(self, row: Sequence[str], place: str, *, decimal_comma: bool) -> dict[str, str]:
+        """The cells of a row by what they are called here.
+
+        Raises:
+            RecordError: It has more cells than there are columns.
+        """
+        if any(cell.strip() for cell in row[len(self.header) :]):
+            raise RecordError(
+                f"{place}: it has {len(row)} cells, and the first line {len(self.header)}",
+                hint="put a text with a comma in quotes, and write numbers with a point",
+            )
+        found: dict[str, str] = {}
+        for column, cell in zip(self.header, row, strict=False):
+            if (name := self.meanings.get(column)) is not None:
+                text = cell.strip()
+                if decimal_comma and _DECIMAL_COMMA.fullmatch(text):
+                    text = text.replace(".", "").replace(",", ".")
+                found[name] = text
+        return found
+
+
+def _seconds_of(unit: str, column: str) -> float:
+    if unit.lower() in ("ms", "milliseconds"):
+        return 0.001
+    try:
+        return parse_duration(f"1 {unit}")
+    except InputError:
+        raise RecordError(f"the column {column!r}: {unit} is no unit of time", hint="s, min, h") from None
 
 
 def _meanings(columns: Sequence[str], metric: str) -> dict[str, str]:
     """Name each column as it is called here; of other tools' tables only those that say something."""
     before = next((word for word in _PREFIXES if any(name.startswith(word) for name in columns)), None)
+    state = {"status": "state"} if "state" not in columns else {}
     if before is None:
-        return {name: name for name in columns}
+        return {name: state.get(name.lower(), name) for name in columns}
     found = {name: name for name in columns if name in _OURS} | ({"value": metric} if before == "params_" else {})
+    found |= {name: state[name.lower()] for name in columns if name.lower() in state}
     for name in columns:
         for word in (before, *_PREFIXES[before]):
             if word and name.startswith(word):
                 found[name] = name.removeprefix(word)
         if "" in _PREFIXES[before]:
             found.setdefault(name, name)
-    return found
+    return {name: meaning for name, meaning in found.items() if name in columns}
 
 
-def _identifiers(names: Mapping[str, str], wanted: Set[str]) -> dict[str, str]:
-    """Take a column that is named in words, ``learning rate``, for the parameter or metric ``learning_rate``."""
-    found = dict(names)
-    for column, name in names.items():
-        plain = re.sub(r"\W+", "_", name.strip())
-        if name not in wanted and plain in wanted and plain not in found.values():
-            found[column] = plain
-    return found
-
-
-_PREFIXES = {"config.": ("metric.",), "config/": ("",), "params_": ("user_attrs_",)}
-"""How tools begin the names of columns of parameters, and those of metrics."""
-
-
-def _row(cells: Mapping[str, str], place: str, run_id: str, parameters: Sequence[str]) -> ForeignTrial:
+def _trial(
+    cells: Mapping[str, str],
+    place: str,
+    run_id: str,
+    parameters: Sequence[str],
+    wanted: Sequence[str],
+    columns: _Columns,
+) -> ForeignTrial:
     said = cells.get("state", "").lower()
     if said not in _STATES:
-        raise RecordError(f"{place}: there is no state {said!r}", hint="succeeded, failed or aborted")
+        raise RecordError(f"{place}: there is no state {said!r}", hint="succeeded, failed, aborted or running")
     metrics = {}
     for name, text in cells.items():
-        if text and name not in parameters and name not in _OURS:
-            try:
-                metrics[name] = _figure(text)
-            except ValueError:
-                continue  # a note, a date
+        if text.lower() in _NOTHING or name in parameters or name in _OURS:
+            continue
+        try:
+            metrics[name] = _figure(text)
+        except ValueError:
+            if name in wanted:
+                hint = "write it with a point" if _DECIMAL_COMMA.fullmatch(text) else ""
+                raise RecordError(f"{place}: {name} is {text!r}, which is no number", hint=hint) from None
+            continue  # a note, a date
+    aim = wanted[0]
+    if _STATES[said] == "succeeded" and aim not in OWN_METRICS and aim not in columns.meanings.values():
+        have = ", ".join(sorted(metrics)) or "none"
+        raise RecordError(f"its first line names no {aim}, the objective of the job", hint=f"its metrics: {have}")
     return ForeignTrial(
         run_id,
         place,
         {name: cells[name] for name in parameters if cells.get(name)},
         _STATES[said],  # type: ignore[arg-type]
         metrics,
-        _number(cells, RUNTIME, place),
-        _number(cells, COST, place),
+        _seconds(cells, place, columns.factor),
+        _dollars(cells, place),
         cells.get("reason", ""),
-        _number(cells, "started", place),
-        _number(cells, "ended", place),
+        _moment(cells, "started", place),
+        _moment(cells, "ended", place),
     )
 
 
@@ -128,149 +255,48 @@ def _figure(text: str) -> float:
     return float(text)
 
 
-def _number(cells: Mapping[str, str], name: str, place: str) -> float | None:
-    text = cells.get(name, "")
-    if not text:
+def _seconds(cells: Mapping[str, str], place: str, factor: float) -> float | None:
+    text = cells.get(RUNTIME, "")
+    if text.lower() in _NOTHING:
         return None
     try:
-        value = float(text)
+        value = float(text) * factor
     except ValueError:
-        value = math.nan
+        try:
+            value = parse_duration(text)
+        except InputError:
+            value = math.nan
+    return _checked(value, RUNTIME, text, place)
+
+
+def _dollars(cells: Mapping[str, str], place: str) -> float | None:
+    text = cells.get(COST, "")
+    if text.lower() in _NOTHING:
+        return None
+    try:
+        return _checked(parse_money(text), COST, text, place)
+    except RecordError:
+        raise
+    except InputError:
+        return _checked(math.nan, COST, text, place)
+
+
+def _moment(cells: Mapping[str, str], name: str, place: str) -> float | None:
+    text = cells.get(name, "")
+    if text.lower() in _NOTHING:
+        return None
+    try:
+        return _checked(float(text), name, text, place)
+    except ValueError:
+        pass
+    try:
+        return _checked(datetime.fromisoformat(text).timestamp(), name, text, place)
+    except ValueError:
+        hint = "seconds since 1970, or 2026-07-31T12:00:00"
+        raise RecordError(f"{place}: {name} is {text!r}, which is no date and time", hint=hint) from None
+
+
+def _checked(value: float, name: str, text: str, place: str) -> float:
     if not math.isfinite(value) or value < 0:
         raise RecordError(f"{place}: {name} is {text!r}, which is no number of 0 or more")
     return value
-
-
-_LOGS = ("result.json", "progress.csv")
-"""Files of which Ray Tune writes at least one for each trial."""
-
-
-def is_ray_results(path: Path) -> bool:
-    """Test that a folder has results of Ray Tune, or is such a file of one trial."""
-    return bool(_trial_folders(path))
-
-
-def _trial_folders(path: Path) -> list[Path]:
-    """The folders of trials: those of an experiment, the one that was named, or the one of the file that was."""
-    if path.is_file() and path.name in _LOGS and path.with_name("params.json").is_file():
-        return [path.parent]
-    if any((path / log).is_file() for log in _LOGS):
-        return [path]
-    return sorted({found.parent for log in _LOGS for found in path.glob(f"*/{log}")}) if path.is_dir() else []
-
-
-def read_ray_trials(path: Path, parameters: Sequence[str]) -> Iterator[ForeignTrial]:
-    """Read the results of Ray Tune: of each trial the last line of its ``result.json``, or else ``progress.csv``.
-
-    Nested parts of a configuration, ``optimizer: {lr}``, are the parameter ``optimizer_lr``. A trial with an
-    ``error.txt`` has failed; one that the experiment's state does not call ended has not. Ray Tune does not say in
-    these files which trials a scheduler has stopped early.
-
-    Args:
-        path: The folder of the experiment or of one trial, or one of a trial's two files.
-        parameters: Names of the parameters.
-
-    Raises:
-        RecordError: A file is damaged; it is named.
-    """
-    folders = _trial_folders(path)
-    states = _ray_states(folders[0].parent) if folders else {}
-    for folder in folders:
-        place = folder.name
-        last = _last_result(folder, place)
-        broken = (folder / "error.txt").exists()
-        config = last.get("config")
-        if not isinstance(config, Mapping):
-            config = _json(folder / "params.json", place)
-        said = states.get(str(last.get("trial_id")), "TERMINATED" if last else "")
-        ended = last.get("timestamp")
-        runtime = last.get("time_total_s")
-        metrics = {name: float(value) for name, value in _flat(last).items() if _is_figure(name, value)}
-        flat = _flat(config)
-        names = _identifiers({name: name for name in flat}, set(parameters))
-        yield ForeignTrial(
-            f"ray-{last.get('trial_id') or place}",
-            place,
-            {names[name]: value for name, value in flat.items()},
-            "failed" if broken else "succeeded" if said in ("TERMINATED", "ERROR") else "unfinished",
-            metrics,
-            float(runtime) if isinstance(runtime, int | float) else None,
-            None,
-            "it has an error.txt" if broken else f"Ray Tune says {said}" if said not in ("", "TERMINATED") else "",
-            None,
-            float(ended) if isinstance(ended, int | float) else None,
-        )
-
-
-def _ray_states(experiment: Path) -> dict[str, str]:
-    """The last state of each trial that Ray Tune has noted: of functions no result says that it was the last one."""
-    found: dict[str, str] = {}
-    for path in sorted(experiment.glob("experiment_state-*.json")):
-        try:
-            trials = [json.loads(entry[0]) for entry in _json(path, experiment.name).get("trial_data", ())]
-            found |= {str(trial["trial_id"]): str(trial["status"]) for trial in trials}
-        except (LookupError, TypeError, ValueError):
-            raise RecordError(f"{experiment.name}: {path.name} is of a version that is not known") from None
-    return found
-
-
-_RAYS_OWN = frozenset({
-    "timestamp", "time_total_s", "time_this_iter_s", "time_since_restore", "iterations_since_restore", "pid", "done",
-    "timesteps_total", "episodes_total", "warmup_time", "should_checkpoint",
-})  # fmt: skip
-
-
-def _is_figure(name: str, value: Any) -> bool:
-    return isinstance(value, int | float) and name not in _RAYS_OWN and not name.startswith("config/")
-
-
-def _flat(given: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in given.items():
-        found |= _flat(value, f"{before}{name}/") if isinstance(value, Mapping) else {f"{before}{name}": value}
-    return found
-
-
-def _last_result(folder: Path, place: str) -> Mapping[str, Any]:
-    """The last whole line: a trial that was killed may have left half of one."""
-    path = folder / "result.json"
-    if not path.is_file():
-        return _last_row(folder / "progress.csv")
-    lines = [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    for line in reversed(lines):
-        try:
-            found = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(found, Mapping):
-            return found
-    if lines:
-        raise RecordError(f"{place}/result.json has no result")
-    return {}
-
-
-def _last_row(path: Path) -> Mapping[str, Any]:
-    """The last whole row of a table; cells that are numbers as such."""
-    found: dict[str, Any] = {}
-    with path.open(encoding="utf-8", errors="replace", newline="") as stream:
-        for row in csv.DictReader(stream):
-            if None not in row.values():
-                found = row
-    return {name: _number_or_text(cell) for name, cell in found.items() if cell}
-
-
-def _number_or_text(cell: str) -> float | str:
-    try:
-        return _figure(cell)
-    except ValueError:
-        return cell
-
-
-def _json(path: Path, place: str) -> Mapping[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RecordError(f"{place}: {path.name} cannot be read: {error}") from None
-    if not isinstance(found, Mapping):
-        raise RecordError(f"{place}/{path.name} is no mapping")
-    return found

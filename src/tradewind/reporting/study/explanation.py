@@ -24,7 +24,7 @@ from tradewind.reporting.words import (
     value_words,
 )
 from tradewind.searcher.stopping import ALL_TRIED, split_reason
-from tradewind.store.base import CodeVersion
+from tradewind.store.base import IMPORTED, CodeVersion
 from tradewind.utils.units import count, format_bill, format_duration, format_money
 
 _MOST_VERSIONS = 4
@@ -379,10 +379,13 @@ def _next(data: StudyData, by_command: bool) -> list[str]:
         return ["The search is still running."]
     sentences = []
     resumed = study.reason.endswith("the same command resumes")
-    if study.reason and not resumed:
+    imported = study.reason == IMPORTED
+    if study.reason and not resumed and not imported:
         why, _ = split_reason(study.reason.rstrip("."))
         sentences.append(f"It stopped because: {why}.")
-    if resumed or (study.state == "open" and len(data)):
+    if imported:
+        sentences.append(f"Its trials were imported{': tradewind tune goes on from them' if by_command else ''}.")
+    elif resumed or (study.state == "open" and len(data)):
         sentences.append(
             "It was interrupted" + (": the same tradewind tune command resumes it." if by_command else ".")
         )
