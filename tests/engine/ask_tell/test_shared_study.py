@@ -236,6 +236,17 @@ def test_what_is_proposed_ahead_goes_to_whoever_asks_and_comes_after_what_was_gi
         assert one.spent == two.spent
 
 
+def test_who_proposed_a_trial_writes_nothing_over_what_another_one_has_told(url: str) -> None:
+    with OneOfACrowd(url, JOB) as one, OneOfACrowd(url, JOB) as two:
+        (first,), (second,) = one.ask(), two.ask()
+        _tell(two, second)
+        _tell(one, first)
+        states = {run.trial: run.state.value for run in one._store.runs(one.row.id)}
+        assert (states[0], states[1]) == ("done", "done")
+        seen = [asked.number for worker in (two, one, two, one) for asked in worker.ask()]
+        assert seen == [2, 3, 4, 5]
+
+
 def test_trials_are_proposed_ahead_only_where_no_result_decides_what_is_next(url: str) -> None:
     jobs: list[dict[str, Any]] = [
         {"searcher": "coordinate_descent"},

@@ -27,9 +27,9 @@ from tradewind.engine.ask_tell.asked_trial import (
     check_calls,
     check_given_back,
     checked_store,
+    found_study,
     named_trial,
     not_asked,
-    read_job,
 )
 from tradewind.engine.ask_tell.proposed_ahead import AheadCount, may_propose_ahead
 from tradewind.engine.function_calls import call_for_trial, check_callable
@@ -47,15 +47,13 @@ from tradewind.engine.search_builder import (
     ask_tell_machine,
     build_problem,
     build_searcher,
-    find_or_create_study,
     refuse_queued,
     study_document,
 )
 from tradewind.engine.state_machine import events as ev
-from tradewind.errors import ConfigurationError, StudyNotFoundError, TradewindError
+from tradewind.errors import ConfigurationError, TradewindError
 from tradewind.problem import Run, RunState, Trial, Value
-from tradewind.problem.job_spec.spec import JobSpec
-from tradewind.store.base import Change, Store, StudyRow, store_at, this_process
+from tradewind.store.base import Change, Store, store_at, this_process
 from tradewind.store.studies.study_workers import AHEAD, SharedChanges, SharedStep
 from tradewind.utils.clock import SystemClock
 from tradewind.utils.paths import data_folder
@@ -112,7 +110,7 @@ class SharedStudy:
         self._lease = lease
         self._store: Store = store_at(checked_store(store))
         try:
-            self.spec, self.row = _found(self._store, source, callbacks)
+            self.spec, self.row = found_study(self._store, source, callbacks)
             refuse_queued(self.spec, self.row, self._store)
             if self.spec.early_stop is not None:
                 raise self.spec.error(("early_stop",), "early_stop: nobody watches your own loop while it runs")
@@ -627,15 +625,12 @@ class SharedStudy:
 
     def _feed(self, step: SharedStep | None, event: ev.SearchEvent) -> None:
         """Carry an event out with all that follows from it; without a step, what is to be written waits for one."""
-        events = deque([event])
+        events, found = deque([event]), list[ev.WriteRows]()
         while events:
             for instruction in self._machine.handle(events.popleft(), SystemClock().now()):
                 match instruction:
-                    case ev.WriteRows() as rows if step is None:
-                        self._owed.append(rows)
                     case ev.WriteRows() as rows:
-                        assert step is not None
-                        self._write(step, rows, {trial.number: None for trial in rows.trials})
+                        found.append(rows)
                     case ev.AskSearcher(count):
                         events.append(ask_searcher(self._machine, self._searcher, count))
                     case ev.TellSearcher(trial):
@@ -645,6 +640,14 @@ class SharedStudy:
                         events.append(ev.RunChanged(replace(run, state=RunState.EXECUTING)))
                     case ev.InterpretOutput(_, run):
                         events.append(ev.OutputInterpreted(run.run_id, self._told[run.trial]))
+        # None is left for a later step: by then another worker may have ended the run.
+        begun = tuple(self._machine.active_runs.rows(()))
+        if found or begun:
+            rows = ev.WriteRows.joined([*found, ev.WriteRows(runs=begun)])
+            if step is None:
+                self._owed.append(rows)
+            else:
+                self._write(step, rows, {trial.number: None for trial in rows.trials})
 
     def _write(self, step: SharedStep, rows: ev.WriteRows, owners: dict[int, str | None]) -> None:
         fields = {**rows.study, **(searcher_state_fields(self._searcher) if rows.study else {})}
@@ -679,22 +682,3 @@ class SharedStudy:
 
 def _by_trial(run: Run) -> int:
     return run.trial
-
-
-def _found(
-    store: Store, source: Path | str | Mapping[str, Any] | None, callbacks: CallbackChoices | None
-) -> tuple[JobSpec, StudyRow]:
-    """The specification and the study; of a job, a new one where there is none."""
-    if source is not None and (not isinstance(source, str) or Path(source).is_file()):
-        spec = read_job(source, callbacks)
-        return spec, find_or_create_study(spec, store)[0]
-    found = [study for study in store.find_studies(source) if study.kind == "search"]
-    if not found:
-        raise StudyNotFoundError(
-            f"there is no study {source!r} at {store.url}" if source else f"there is no study at {store.url} yet",
-            hint="give the job, too: Study.open(url, {...})",
-        )
-    document = dict(found[0].spec)
-    if callbacks is not None:
-        document["job"] = {**document["job"], "callbacks": callbacks}
-    return JobSpec.from_json(document), found[0]
