@@ -215,7 +215,7 @@ def test_what_is_proposed_ahead_goes_to_whoever_asks_and_comes_after_what_was_gi
         (first,) = one.ask()
         assert len(one.trials) == 5, "four more than anybody has asked for"
         assert [two.ask()[0].number for _ in range(2)] == [1, 2]
-        assert two._machine.history.trials.keys() == {1, 2}, "it has not taken in what the other one did"
+        assert two._machine.history.trials == {}, "it has not taken in what the other one did"
         one.give_back([first])
         two.enqueue({"x": 77})
         assert one.ask() == [first]
