@@ -27,7 +27,8 @@ from tradewind.engine.ask_tell.asked_trial import (
     not_asked,
     read_job,
 )
-from tradewind.engine.ask_tell.shared_study import LEASE_SECONDS, SharedStudy
+from tradewind.engine.ask_tell.shared_replica import LEASE_SECONDS
+from tradewind.engine.ask_tell.shared_study import SharedStudy
 from tradewind.engine.function_calls import call_for_trial, check_plain_function
 from tradewind.engine.past_studies import with_past_studies
 from tradewind.engine.progress import OptimiseProgress

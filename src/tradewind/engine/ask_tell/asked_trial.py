@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from tradewind.errors import ConfigurationError
+from tradewind.engine.search_builder import find_or_create_study
+from tradewind.errors import ConfigurationError, StudyNotFoundError
 from tradewind.problem import Configuration, Fault, Offer, Problem, Run, RunState, Trial
 from tradewind.problem.job_spec.spec import JobSpec, load_spec, parse_mapping
 from tradewind.problem.yaml_source import plain_document
+from tradewind.store.base import Store, StudyRow
 from tradewind.utils.paths import store_url
 
 TrialEnd = Literal["succeeded", "failed", "aborted", "lost"]
@@ -249,3 +251,31 @@ def checked_store(store: object) -> str:
         hint = "write sqlite:///path/to/tradewind.db, or leave it out"
         raise ConfigurationError(f"store={store!r} is no address", hint=hint)
     return store or store_url()
+
+
+def found_study(
+    store: Store, source: Path | str | Mapping[str, Any] | None, callbacks: CallbackChoices | None
+) -> tuple[JobSpec, StudyRow]:
+    """The specification and the study that several workers are to share; of a job, a new one where there is none.
+
+    Args:
+        store: The open store.
+        source: What `Study.open` got.
+        callbacks: Callbacks, instead of those that the job has.
+
+    Raises:
+        StudyNotFoundError: There is no study of that name.
+    """
+    if source is not None and (not isinstance(source, str) or Path(source).is_file()):
+        spec = read_job(source, callbacks)
+        return spec, find_or_create_study(spec, store)[0]
+    found = [study for study in store.find_studies(source) if study.kind == "search"]
+    if not found:
+        raise StudyNotFoundError(
+            f"there is no study {source!r} at {store.url}" if source else f"there is no study at {store.url} yet",
+            hint="give the job, too: Study.open(url, {...})",
+        )
+    document = dict(found[0].spec)
+    if callbacks is not None:
+        document["job"] = {**document["job"], "callbacks": callbacks}
+    return JobSpec.from_json(document), found[0]

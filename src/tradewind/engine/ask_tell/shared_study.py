@@ -2,83 +2,51 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
-import threading
 import time
 import warnings
-from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from tradewind.engine.ask_tell.asked_trial import (
     Asked,
-    CallbackChoices,
     RunOutcome,
     TrialEnd,
-    as_number,
     asked_count,
-    asked_trial,
     check_calls,
     check_given_back,
-    checked_store,
     named_trial,
     not_asked,
-    read_job,
 )
-from tradewind.engine.ask_tell.proposed_ahead import AheadCount, may_propose_ahead
+from tradewind.engine.ask_tell.shared_replica import SharedReplica, by_trial
 from tradewind.engine.function_calls import call_for_trial, check_plain_function
-from tradewind.engine.past_studies import with_past_studies
 from tradewind.engine.proposals import (
-    ask_searcher,
     enqueued_proposal,
-    first_proposals,
     known_trial_words,
-    restore_searcher_state,
-    searcher_state_fields,
 )
-from tradewind.engine.records.trial_callbacks import callbacks_of, session_end
+from tradewind.engine.records.trial_callbacks import session_end
 from tradewind.engine.search_builder import (
-    ask_tell_machine,
-    build_problem,
-    build_searcher,
-    find_or_create_study,
-    refuse_queued,
     study_document,
 )
 from tradewind.engine.state_machine import events as ev
-from tradewind.errors import ConfigurationError, StudyNotFoundError, TradewindError
-from tradewind.problem import Run, RunState, Trial, Value
-from tradewind.problem.job_spec.spec import JobSpec
-from tradewind.store.base import Change, Store, StudyRow, store_at, this_process
-from tradewind.store.studies.study_workers import AHEAD, SharedChanges, SharedStep
-from tradewind.utils.clock import SystemClock
-from tradewind.utils.paths import data_folder
-from tradewind.utils.processes import Moment
-
-LEASE_SECONDS = 120.0
-"""Seconds after which a worker that says nothing has lost its trials to the others; one of this host that has died has
-lost them at once."""
-
-_HEARTBEAT = 0.25
-"""Share of the lease after which it is renewed."""
-
-_LIVE_SECONDS = 1.0
-"""Seconds for which it counts who was seen alive."""
-
-_JUST_NOW = 60.0
-"""Seconds for which a trial is left to the callbacks of the worker that told it."""
+from tradewind.errors import ConfigurationError, TradewindError
+from tradewind.problem import Trial, Value
+from tradewind.store.studies.quick_turns import AHEAD, Told, Turn, Wanted
+from tradewind.store.studies.study_workers import SharedStep
 
 _PATIENCE = 0.1
 """Seconds between two looks whether others have left something to do."""
 
+_PROPOSES = 1.0
+"""Seconds for which the others leave the next proposals to the worker that has made the last ones."""
 
-class SharedStudy:
+_SOON = 0.005
+"""Seconds between two looks whether that one has made some."""
+
+
+class SharedStudy(SharedReplica):
     """A study whose trials any number of workers run at once; `Study.open` opens it.
 
     Each worker asks and tells as with a `Study`. Each trial is handed to exactly one of them; one that dies gives its
@@ -97,48 +65,6 @@ class SharedStudy:
         StudyBusyError: A process runs it alone, or a cluster does.
     """
 
-    def __init__(
-        self,
-        store: str | None = None,
-        source: Path | str | Mapping[str, Any] | None = None,
-        *,
-        lease: float = LEASE_SECONDS,
-        callbacks: CallbackChoices | None = None,
-    ) -> None:
-        if isinstance(lease, bool) or not 0 < as_number(lease) < math.inf:
-            raise ConfigurationError(f"lease={lease!r} is no time", hint="write seconds, more than 0")
-        self._lock = threading.RLock()
-        self._process, self._closed = os.getpid(), False
-        self._lease = lease
-        self._store: Store = store_at(checked_store(store))
-        try:
-            self.spec, self.row = _found(self._store, source, callbacks)
-            refuse_queued(self.spec, self.row, self._store)
-            if self.spec.early_stop is not None:
-                raise self.spec.error(("early_stop",), "early_stop: nobody watches your own loop while it runs")
-            self._problem = build_problem(self.spec, data_folder())
-            self._callbacks = callbacks_of(self.spec, self._problem, data_folder())
-            self._prepare()
-            self._workers = self._store.workers(self.row.id)
-            self._holder = this_process()
-            self._token = self._workers.join(self._holder, self._lease)
-            self._renewed = Moment.now()
-        except BaseException:
-            self._store.close()
-            raise
-        self._asked: dict[int, Asked] = {}
-        self._new: list[Asked] = []
-        self._told: dict[int, dict[str, float]] = {}  # the metrics of a `tell` on its way, by trial
-        self._sent: dict[int, Run] = {}  # the run of it as it ended
-        self._unreturned: set[int] = set()  # the trials of a `tell` that was interrupted after all was stored
-        self._present: dict[str, Any] = {"state": "open", "reason": "", "spec": study_document(self.spec)}
-        self._written: list[tuple[Sequence[Trial], Sequence[Run]]] = []  # in the step that is on its way
-        self._begin_callbacks()
-        self._open()
-        self._end = threading.Event()
-        self._heart = threading.Thread(target=self._beat, name=f"study-{self.row.id}-lease", daemon=True)
-        self._heart.start()
-
     # ------------------------------------------------------------------ asking and telling
 
     def ask(self, count: int = 1) -> list[Asked]:
@@ -151,55 +77,94 @@ class SharedStudy:
         given: list[Asked] = []
         with self._exclusively("ask"):
             try:
-                taken = None
-                if self._goes_ahead:
-                    with self._step("ask", lasting=False, catch_up=False) as step:
-                        taken = self._take_free(step, wanted)
-                given = taken or []
-                if taken is None:
+                self._own.asks(wanted)
+                given, enough = self._taken_before(wanted)
+                if not enough or self._is_due:
                     with self._step("ask", lasting=False, ahead=True) as step:
-                        given = self._hand_out(step, wanted)
+                        more = self._hand_out(step, wanted - len(given))
                         self._others_run = bool(self._machine.runs)
+                    given += [self._held(asked) for asked in more]
                 self._asked |= {asked.number: asked for asked in given}
+                for asked in given:
+                    self._own.taken.pop(asked.number, None)
                 return given
             except BaseException:  # interrupted: nobody got them, so that the next `ask` gives them out
                 for asked in given:
                     self._asked.pop(asked.number, None)
+                if not self._damaged:
+                    self._own.keep(given)
                 raise
 
     @property
     def _goes_ahead(self) -> bool:
         """True where trials are proposed before anybody asks: many ask at once, and no result decides what is next."""
-        may = self._is_free and self._workers.at_hand
-        return may and self._ahead.worth > 0 and self._machine.ending is None
+        return self._is_free and self._ahead.worth > 0 and self._machine.ending is None
 
-    def _take_free(self, step: SharedStep, wanted: int) -> list[Asked] | None:
-        """Take trials that nobody has, without what others have changed; None where that is to be known.
+    @property
+    def _is_quick(self) -> bool:
+        """True where it can take and tell trials without knowing those of others."""
+        return self._goes_ahead and not self._damaged and (self._stands or not self._present)
+
+    def _held(self, asked: Asked) -> Asked:
+        """A trial that was handed out in a step: where nothing depends on others, it can be told without them."""
+        run = self._run_of(asked.number)
+        if self._is_free and run is not None:
+            self._own.hold(self._machine.history.trials[asked.number], [run])
+        return asked
+
+    def _taken_before(self, wanted: int) -> tuple[list[Asked], bool]:
+        """Trials that were proposed ahead, without what others have changed; False where that is to be known.
 
         So most workers need not take in what all others find. The one that has made the last proposals does, and
-        makes the next ones in time.
+        makes the next ones in time; the others wait for it.
         """
-        if step.state == "finished":
-            return [] if self._is_finished() else None
-        few, most = self._ahead.worth // 2, self.spec.budget.trials
-        free = step.free(wanted + few)
-        self._ahead.many = True
-        if free.waits or self._forgotten():
-            return None
-        if most is None or free.newest + 1 < most:
-            proposed_last = free.newest + 1 == self._machine.history.next_number
-            if len(free.running) < wanted + (few if proposed_last else 0):
+        if self._own.outdated:
+            self._return_taken()
+        while len(self._own.taken) < wanted:
+            if not self._is_quick or self._forgotten():
+                return list(self._own.taken.values()), False
+            turn = self._turn(None, wanted - len(self._own.taken))
+            if turn is None:
+                return [], False
+            if turn.state == "finished" and self._is_finished():
+                return [], True
+            if turn.taken:
+                continue
+            if turn.state == "finished" or turn.waits:
+                return list(self._own.taken.values()), False
+            if self._all_proposed(turn):
+                with self._step("ask", lasting=False, catch_up=False) as step:
+                    return list(self._own.taken.values()), self._all_live(step)
+            if turn.proposer.token == self._token or not turn.is_proposed_for:
+                return list(self._own.taken.values()), False
+            time.sleep(_SOON)
+        return list(self._own.taken.values())[:wanted], True
+
+    def _all_proposed(self, turn: Turn) -> bool:
+        return self.spec.budget.trials is not None and turn.newest + 1 >= self.spec.budget.trials
+
+    def _turn(self, told: Told | None, wanted: int) -> Turn | None:
+        """Write a result and take trials, for the next `ask`; None where nobody knows what came of it."""
+        few, most = self._ahead.worth // 2 if self._leads else 0, self.spec.budget.trials
+        try:
+            turn = self._workers.quick.take(self._token, told, Wanted(wanted, few, self._after, self._since), most)
+            if turn is None:
+                self._damaged = True
                 return None
-        elif not free.running:  # all are proposed
-            return [] if self._all_live(step) else None
-        self._number = step.last()
-        given = []
-        for number in free.running[:wanted]:
-            trial, runs = step.trial(number)
-            self._feed(step, ev.ChangedElsewhere([trial], runs))
-            given.append(asked_trial(trial, self._cap(runs[-1])))
-        self._keep(step, given)
-        return given
+            self._own.keep([self._own.hold(trial, runs) for trial, runs in turn.taken])
+        except BaseException:  # who has what is read anew
+            self._damaged = True
+            raise
+        self._ahead.many = True
+        self._after = max([self._after, *(trial.number for trial, _ in turn.taken)])
+        if wanted and not turn.waits:
+            self._since = turn.number
+            self._leads = turn.proposer.token == self._token
+            self._is_due = self._leads and turn.left < few and not self._all_proposed(turn)
+        if turn.taken and not self._keeps:
+            self._keeps = True
+            self._wake.set()
+        return turn
 
     def _is_finished(self) -> bool:
         """True where another worker has found that the study is over, by the same job as this one's."""
@@ -209,7 +174,9 @@ class SharedStudy:
         return bool(self._finished)
 
     def _all_live(self, step: SharedStep) -> bool:
-        """True where some trials are open, and each is with a worker that is alive."""
+        """True where some trials are open, and each is with a worker that is alive; or where the study is over."""
+        if step.state == "finished":
+            return self._is_finished()
         self._look_now_and_then(step)
         workers = set(step.open().values())
         if workers - self._live:
@@ -222,13 +189,17 @@ class SharedStudy:
         given = self._abandoned(step, wanted)
         if not given:
             history, runs = self._machine.history, self._machine.runs
-            ahead = sorted((run for run in runs.values() if self._owners.get(run.trial) == AHEAD), key=_by_trial)
+            ahead = sorted((run for run in runs.values() if self._owners.get(run.trial) == AHEAD), key=by_trial)
             if len(history.pending) == len(runs):  # nothing waits to be started
                 given = self._handed(ahead[:wanted])
             lacking = 0 if given else wanted
             spare = self._ahead.worth - len(ahead) + len(given) if self._goes_ahead else 0
+            if spare > 0:
+                self._leads = step.lead(self._token, self._holder, _PROPOSES)
+                spare = spare if self._leads else 0
             if lacking or spare > self._ahead.worth // 2:
                 given += self._propose(step, lacking, max(0, spare))
+            self._is_due = False
         if not given:
             self._look_who_lives(step)
             given = self._abandoned(step, wanted)
@@ -274,21 +245,23 @@ class SharedStudy:
             ConfigurationError: No such trial is waiting to be told here, or what is told of it makes no sense.
             StoreError: It could not be written.
         """
-        number = named_trial(asked)
+        number, outcome = named_trial(asked), RunOutcome(runtime, metrics, cost, state, reason)
         stored = False
         try:
             with self._exclusively("tell"):
+                if (trial := self._tell_quickly(number, outcome)) is not None:
+                    stored = True
+                    self._has_told(number)
+                    return trial
                 with self._step("tell", lasting=True, catch_up=not self._tells_alone) as step:
                     if number in self._unreturned or self._is_stored(number):  # a call that was interrupted is repeated
                         self._catch_up(step)
                         counts = True
                     else:
-                        counts = self._take_result(step, number, RunOutcome(runtime, metrics, cost, state, reason))
+                        counts = self._take_result(step, number, outcome)
                     trial = self._machine.history.trials[number]
                 stored = True
-                for kept in (self._told, self._asked, self._sent):
-                    kept.pop(number, None)
-                self._unreturned.discard(number)
+                self._has_told(number)
             if not counts:
                 warnings.warn(
                     f"trial {number} was told by another worker after its lease had ended: the first result counts",
@@ -299,6 +272,36 @@ class SharedStudy:
             if stored:  # whoever repeats the call gets the trial
                 self._unreturned.add(number)
             raise
+
+    def _has_told(self, number: int) -> None:
+        for kept in (self._told, self._asked, self._sent):
+            kept.pop(number, None)
+        self._own.forget(number)
+        self._unreturned.discard(number)
+        self._own.told()
+
+    def _tell_quickly(self, number: int, outcome: RunOutcome) -> Trial | None:
+        """Write a result that decides nothing for others, and take the next trials; None where it is not such a one."""
+        mine = number in self._asked and number in self._own and number not in self._unreturned
+        if not mine or number in self._sent or outcome.state == "lost" or not self._is_quick:
+            return None
+        told = self._own.end(number, outcome)
+        self._sent[number] = told.run
+        wanted = self._own.worth_taking - len(self._own.taken) if len(self._asked) == 1 else 0
+        turn = self._turn(told, max(0, wanted))
+        if turn is None or not turn.done:
+            return None
+        self._owners.pop(number, None)
+        if self.spec.callbacks:
+            self._callbacks.wrote([told.trial], [told.run])
+        if self._all_proposed(turn) and not self._workers.at_hand and not self._workers.open():
+            self._end()
+        return told.trial
+
+    def _end(self) -> None:
+        """End a study whose last trials were told side by side, so that nobody has seen that they are the last."""
+        with self._step("tell", lasting=True) as step:
+            self._feed(step, ev.Tick())
 
     def _take_result(self, step: SharedStep, number: int, outcome: RunOutcome) -> bool:
         """Check and write what `tell` says of a trial; False where another worker has told it already."""
@@ -338,6 +341,7 @@ class SharedStudy:
         check_given_back(asked)
         with self._exclusively("give_back"):
             back = [one.number for one in asked if one.number in self._asked]
+            self._return_taken()
             with self._step("give_back", lasting=False) as step:
                 running = {run.trial for run in self._machine.runs.values()}
                 mine: dict[int, str | None] = {
@@ -347,6 +351,7 @@ class SharedStudy:
                     self._write(step, ev.WriteRows(), mine)
             for number in back:
                 self._asked.pop(number, None)
+                self._own.forget(number)
 
     def enqueue(self, configuration: Mapping[str, Value]) -> Trial:
         """Have a configuration tried before all that the searcher proposes, by whichever worker asks next.
@@ -358,6 +363,8 @@ class SharedStudy:
         Raises:
             ConfigurationError: It is not in the space, nobody sells it, or the study has ended.
         """
+        with self._exclusively("enqueue"):
+            self._return_taken()
         with self._step("enqueue", lasting=True) as step:
             found = enqueued_proposal(self._problem, self._machine, configuration)
             if isinstance(found, Trial):
@@ -398,6 +405,8 @@ class SharedStudy:
                 self.give_back(given)
                 raise
             done += 1
+        with self._exclusively("optimise"):
+            self._return_taken()
         return self.best
 
     # ------------------------------------------------------------------ reading
@@ -451,8 +460,10 @@ class SharedStudy:
                 with suppress(TradewindError), self._step("close", lasting=False) as step:
                     others = bool(step.live() - {self._token})
             self._closed = True
-            self._end.set()
+            self._wake.set()
             try:
+                with suppress(TradewindError):  # who leaves loses them in any case
+                    self._return_taken()
                 self._workers.leave(self._token)
             finally:
                 self._store.close()
@@ -468,233 +479,3 @@ class SharedStudy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    # ------------------------------------------------------------------ the replica of the search
-
-    def _begin_callbacks(self) -> None:
-        """Have those trials written, too, that nobody else writes any more: what was told just now, its worker does."""
-        if self.spec.callbacks:
-            told = time.time() - _JUST_NOW
-            left = [
-                trial for trial in self._store.trials(self.row.id) if trial.ended is not None and trial.ended < told
-            ]
-            self._callbacks.begin(self.row, left, self._store.runs(self.row.id))
-
-    def _prepare(self) -> None:
-        self._problem = with_past_studies(self._problem, self.spec, self.row, self._store)
-        self._searcher = build_searcher(self.spec, self._problem)
-        self._machine = ask_tell_machine(self.spec, self._problem, self._searcher, self.row.owner)
-        self._is_free = may_propose_ahead(self.spec, self._problem, self._searcher)
-
-    def _open(self) -> None:
-        """Make the search anew out of the store."""
-        self._new = []
-        self._owed: list[ev.WriteRows] = []  # what follows from others' changes, for the next step
-        self._ahead = AheadCount()
-        self._read_before = 0  # changes that were read before the step
-        self._finished = ""  # why, as another worker has found
-        self._others_run = False  # as of the last `ask` that got nothing
-        self._number = 0  # of the last change of all
-        self._owners: dict[int, str | None] = {}  # of the runs that have not ended
-        self._live: set[str | None] = set()
-        self._live_at = -math.inf
-        self._damaged = False
-        with self._workers.step(lasting=False) as step:
-            self.row = self._store.study(self.row.id)
-            restore_searcher_state(self._searcher, self.row)
-            self._searcher_state = step.searcher_state
-            trials, runs = self._store.trials(self.row.id), self._store.runs(self.row.id)
-            news = step.changes(0)
-            self._seen = self._number = news.number
-            self._owners = dict(news.owners)
-            first = list(first_proposals(self.spec, self._problem, trials).proposals.values())
-            self._feed(step, ev.SearchOpened(trials, runs, self.row.elapsed, enqueued=first))
-            self._new = []  # runs that go on: who has them is known
-
-    @property
-    def _tells_alone(self) -> bool:
-        """True where a result decides nothing that the changes of others may decide, too: they can be read later."""
-        unlimited = not self.spec.stop and self.spec.budget.dollars is None and self.spec.budget.hours is None
-        left = self._machine.trials_left  # as of the last changes, which are not always taken where it is not looked at
-        return unlimited and self._machine.ending is None and (self._workers.at_hand or left is None or left > 0)
-
-    def _run_of(self, number: int) -> Run | None:
-        return next((run for run in self._machine.runs.values() if run.trial == number), None)
-
-    @contextmanager
-    def _exclusively(self, call: str) -> Generator[None]:
-        """Let one thread at a time change what this worker knows, in the process that opened the study."""
-        if self._process != os.getpid():
-            raise ConfigurationError(
-                f"{call}: this study was opened by process {self._process}", hint="each process opens it: Study.open"
-            )
-        with self._lock:
-            if self._closed:
-                raise ConfigurationError(f"{call}: this study was closed", hint="open it again: Study.open(url)")
-            yield
-
-    @contextmanager
-    def _step(self, call: str, *, lasting: bool, catch_up: bool = True, ahead: bool = False) -> Generator[SharedStep]:
-        """One step: all that others have changed is taken, and nobody comes between until it is written.
-
-        Args:
-            call: The call, for the words of an error.
-            lasting: It survives a power cut.
-            catch_up: Take what others have changed.
-            ahead: Take most of it before anybody is kept waiting, where there was much the last time.
-        """
-        with self._exclusively(call):
-            if self._damaged:
-                self._prepare()
-                self._open()
-            try:
-                if ahead and self._ahead.many:
-                    self._read_before += self._take(self._workers.changes(self._seen))
-                with self._workers.step(lasting=lasting) as step:
-                    self._hold_on(step)
-                    if catch_up:
-                        self._catch_up(step)
-                    yield step
-            except BaseException:  # what the replica has done is not in the store
-                self._damaged = True
-                self._told.clear()
-                self._written.clear()
-                raise
-            for trials, runs in self._written:
-                self._callbacks.wrote(trials, runs)
-            self._written.clear()
-
-    def _catch_up(self, step: SharedStep) -> None:
-        if step.searcher_state is not None and step.searcher_state != self._searcher_state:
-            self._searcher_state = step.searcher_state
-            kept = json.loads(step.searcher_state)
-            if kept.get("searcher") == self._searcher.name and kept.get("state"):
-                self._searcher.restore(kept["state"])
-        self._ahead.caught_up(self._read_before + self._take(step.changes(self._seen)))
-        self._read_before = 0
-        for rows in self._owed:
-            self._write(step, rows, {})
-        self._owed.clear()
-        self._number = self._seen
-
-    def _take(self, news: SharedChanges) -> int:
-        """Take what others have changed; how many trials."""
-        if news.trials:
-            self._seen = news.number
-            self._owners |= news.owners
-            self._feed(None, ev.ChangedElsewhere(news.trials, news.runs))
-        for trial in news.trials:
-            if trial.state.ended:
-                self._owners.pop(trial.number, None)
-        return len(news.trials)
-
-    def _abandoned(self, step: SharedStep, most: int) -> list[Asked]:
-        """Trials that run for nobody: they were given back, or their worker is dead."""
-        self._look_now_and_then(step)
-        runs = self._orphaned()
-        if any(self._owners.get(run.trial) is not None for run in runs):  # or it has joined since the last look
-            self._look_who_lives(step)
-            runs = self._orphaned()
-        return self._handed(runs[:most])
-
-    def _handed(self, runs: Sequence[Run]) -> list[Asked]:
-        history = self._machine.history
-        return [asked_trial(history.trials[run.trial], self._cap(run)) for run in runs]
-
-    def _forgotten(self) -> bool:
-        """True where an `ask` of this worker was interrupted after all was stored: somebody has to run its trials."""
-        return any(owner == self._token and trial not in self._asked for trial, owner in self._owners.items())
-
-    def _look_now_and_then(self, step: SharedStep) -> None:
-        if time.monotonic() - self._live_at > _LIVE_SECONDS:
-            self._look_who_lives(step)
-
-    def _look_who_lives(self, step: SharedStep) -> None:
-        self._live, self._live_at = {self._token, *step.live()}, time.monotonic()
-
-    def _orphaned(self) -> list[Run]:
-        """The runs that nobody has, by trial: of a worker that was not seen alive, or of an interrupted `ask`."""
-
-        def has_somebody(trial: int) -> bool:
-            owner = self._owners.get(trial)
-            return trial in self._asked if owner == self._token else owner == AHEAD or owner in self._live
-
-        found = [run for run in self._machine.runs.values() if not has_somebody(run.trial)]
-        return sorted(found, key=_by_trial)
-
-    def _cap(self, run: Run) -> float | None:
-        return self._machine.cap(self._machine.history.trials[run.trial], run)[0]
-
-    def _feed(self, step: SharedStep | None, event: ev.SearchEvent) -> None:
-        """Carry an event out with all that follows from it; without a step, what is to be written waits for one."""
-        events = deque([event])
-        while events:
-            for instruction in self._machine.handle(events.popleft(), SystemClock().now()):
-                match instruction:
-                    case ev.WriteRows() as rows if step is None:
-                        self._owed.append(rows)
-                    case ev.WriteRows() as rows:
-                        assert step is not None
-                        self._write(step, rows, {trial.number: None for trial in rows.trials})
-                    case ev.AskSearcher(count):
-                        events.append(ask_searcher(self._machine, self._searcher, count))
-                    case ev.TellSearcher(trial):
-                        self._searcher.tell(trial)
-                    case ev.Launch(trial, run, cap, again) if not again:
-                        self._new.append(asked_trial(trial, cap))
-                        events.append(ev.RunChanged(replace(run, state=RunState.EXECUTING)))
-                    case ev.InterpretOutput(_, run):
-                        events.append(ev.OutputInterpreted(run.run_id, self._told[run.trial]))
-
-    def _write(self, step: SharedStep, rows: ev.WriteRows, owners: dict[int, str | None]) -> None:
-        fields = {**rows.study, **(searcher_state_fields(self._searcher) if rows.study else {})}
-        if rows.trials:  # who only looks at a study that is finished leaves it so
-            fields = {**self._present, **fields}
-            self._present = {}
-        if owners:
-            # One's own changes need not be read again, unless others' before them are still to be read.
-            self._seen += self._number == self._seen
-            self._number += 1
-        step.write(Change(rows.trials, rows.runs, fields), self._number, owners)
-        if self.spec.callbacks and rows.trials:
-            self._written.append((rows.trials, rows.runs))
-        self._owners |= owners
-        for trial in rows.trials:
-            if trial.state.ended:
-                self._owners.pop(trial.number, None)
-
-    def _hold_on(self, step: SharedStep) -> None:
-        """Renew the lease with a step now and then."""
-        if self._renewed.ago() > self._lease * _HEARTBEAT:
-            step.renew(self._token, self._holder, self._lease)
-            self._renewed = Moment.now()
-
-    def _beat(self) -> None:
-        """Renew the lease of a worker that makes no step; what fails is tried again, and noticed by the next call."""
-        while not self._end.wait(self._lease * _HEARTBEAT):
-            if self._renewed.ago() > self._lease * _HEARTBEAT:
-                with suppress(TradewindError), self._workers.step(lasting=False) as step:
-                    self._hold_on(step)
-
-
-def _by_trial(run: Run) -> int:
-    return run.trial
-
-
-def _found(
-    store: Store, source: Path | str | Mapping[str, Any] | None, callbacks: CallbackChoices | None
-) -> tuple[JobSpec, StudyRow]:
-    """The specification and the study; of a job, a new one where there is none."""
-    if source is not None and (not isinstance(source, str) or Path(source).is_file()):
-        spec = read_job(source, callbacks)
-        return spec, find_or_create_study(spec, store)[0]
-    found = [study for study in store.find_studies(source) if study.kind == "search"]
-    if not found:
-        raise StudyNotFoundError(
-            f"there is no study {source!r} at {store.url}" if source else f"there is no study at {store.url} yet",
-            hint="give the job, too: Study.open(url, {...})",
-        )
-    document = dict(found[0].spec)
-    if callbacks is not None:
-        document["job"] = {**document["job"], "callbacks": callbacks}
-    return JobSpec.from_json(document), found[0]

@@ -226,6 +226,14 @@ class WriteRows:
     runs: Sequence[Run] = ()
     study: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def joined(cls, parts: Sequence[WriteRows]) -> WriteRows:
+        """The rows of several instructions, each row as the last of them has it."""
+        trials = {trial.number: trial for part in parts for trial in part.trials}
+        runs = {run.run_id: run for part in parts for run in part.runs}
+        study = {name: value for part in parts for name, value in part.study.items()}
+        return cls(tuple(trials.values()), tuple(runs.values()), study)
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:

@@ -21,7 +21,14 @@ from sqlalchemy.engine import URL, Connection, Engine
 from tradewind.errors import MissingProgramError, StoreCorruptError, StoreError
 from tradewind.store.sql import error_translation
 from tradewind.store.sql.address import ADDRESS_HINT, connection_options, file_of, read_address, require_utf8
-from tradewind.store.sql.raw_driver import SharedSync, SqliteWriter, WriteAheadLog, begin_immediate, execute_autocommit
+from tradewind.store.sql.raw_driver import (
+    SharedSync,
+    SqliteWriter,
+    WriteAheadLog,
+    begin_immediate,
+    execute_autocommit,
+    execute_together,
+)
 from tradewind.store.sql.schema import REVISIONS, VERSION_TABLE, metadata
 from tradewind.store.sql.schema import version as version_table
 from tradewind.utils.dependencies import install_command
@@ -280,6 +287,13 @@ class Database:
         """The first row of a statement of PostgreSQL that is its own transaction; see `execute_autocommit`."""
         try:
             return execute_autocommit(self._quick, text, values)
+        except _ERRORS as error:
+            raise error_translation.from_database_error(error, self.place, self.path) from error
+
+    def together(self, statements: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Any] | None:
+        """The rows of each of some statements of PostgreSQL that are a transaction together; see `execute_together`."""
+        try:
+            return execute_together(self._quick, statements)
         except _ERRORS as error:
             raise error_translation.from_database_error(error, self.place, self.path) from error
 

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 
 from tradewind.store.sql.schema import clusters, leases, notices, requests, studies
 
-LeaseKind = Literal["study", "request", "cluster", "notice"]
+LeaseKind = Literal["study", "proposer", "request", "cluster", "notice"]
 
 _KEY = [column.name for column in leases.primary_key]
 
@@ -158,6 +158,9 @@ def insert_lease(dialect: str) -> Any:
 
 
 STUDY_LEASES = Leases("study", studies)
+PROPOSER_LEASES = Leases("proposer", studies)
+"""Of several workers on a study, the one that makes the proposals for all of them."""
+
 REQUEST_LEASES = Leases("request", requests)
 CLUSTER_LEASES = Leases("cluster", clusters)
 NOTICE_LEASES = Leases("notice", notices)

@@ -427,3 +427,35 @@ def execute_autocommit(engine: Engine, text: str, values: Mapping[str, Any]) -> 
             if connection is not None:
                 connection.close()
     return None
+
+
+def execute_together(engine: Engine, statements: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Any] | None:
+    """Run statements of PostgreSQL as one transaction, with one message there and one back.
+
+    Args:
+        engine: Its connections commit each statement by themselves, but for those that are sent together.
+        statements: Their texts, as the driver takes them, each with its parameters by name.
+
+    Returns:
+        The rows of each; None where the connection has gone, and nobody knows whether it was committed.
+
+    Raises:
+        SQLAlchemyError: It failed, and nothing of it is written.
+    """
+    base, text = engine.dialect.loaded_dbapi.Error, statements[-1][0]
+    connection = None
+    try:
+        connection = engine.raw_connection()
+        driver: Any = connection.driver_connection
+        with driver.pipeline():
+            cursors = [driver.execute(statement, values, prepare=True) for statement, values in statements]
+        return [cursor.fetchall() for cursor in cursors]
+    except base as error:
+        if connection is not None and connection.driver_connection.closed:  # type: ignore[union-attr]
+            connection.invalidate(error)
+            engine.dispose()  # the others of the pool have gone with it
+            return None
+        raise exc.DBAPIError.instance(text, None, error, base, dialect=engine.dialect) from error
+    finally:
+        if connection is not None:
+            connection.close()

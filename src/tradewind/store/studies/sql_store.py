@@ -33,8 +33,9 @@ from tradewind.store.sql.raw_driver import PreparedStatement
 from tradewind.store.sql.schema import runs, studies, trials
 from tradewind.store.studies import queries, rows
 from tradewind.store.studies.queries import earlier_studies_query, earlier_study_of, study_summaries_of
+from tradewind.store.studies.quick_turns import SHARED
 from tradewind.store.studies.step_writer import step_writer_for, upsert
-from tradewind.store.studies.study_workers import SHARED, StudyWorkers, live_workers
+from tradewind.store.studies.study_workers import StudyWorkers, live_workers, wait_for_workers
 
 if TYPE_CHECKING:
     from tradewind.store.studies.records import TrialRecord
@@ -175,6 +176,7 @@ class SqlStore(Store):
         """
         holder = rows.storable_text(holder)
         with self._database.write() as connection:
+            wait_for_workers(connection, study_id)
             name, lease = _held(connection, study_id)
             other = holders.live_holder(lease.holder, lease.expires)
             if lease.token == SHARED and not live_workers(connection, study_id):

@@ -22,17 +22,12 @@ from tradewind.problem import Run, Trial, TrialState
 from tradewind.store import holders
 from tradewind.store.base import Change
 from tradewind.store.sql.database import Database
-from tradewind.store.sql.leases import STUDY_LEASES, insert_lease
+from tradewind.store.sql.leases import PROPOSER_LEASES, STUDY_LEASES, insert_lease
 from tradewind.store.sql.raw_driver import AnyConnection, PreparedQuery, PreparedStatement
 from tradewind.store.sql.schema import leases, runs, shared_trials, studies, trials
 from tradewind.store.studies import rows
+from tradewind.store.studies.quick_turns import LOCK_ALONE, SHARED, turns_of
 from tradewind.store.studies.step_writer import upsert
-
-SHARED = "shared"
-"""The token of a study that several workers hold; the one that takes it alone finds out by it."""
-
-AHEAD = "ahead"
-"""The worker of a trial that was proposed before anybody asked: the next one that asks gets it."""
 
 WORKERS = "several workers"
 """The holder of such a study, for people."""
@@ -45,15 +40,8 @@ _OPEN = sa.or_(*(trials.c.state == state.value for state in (TrialState.PENDING,
 _WITH_WORKER = trials.outerjoin(
     shared_trials, (shared_trials.c.study_id == trials.c.study_id) & (shared_trials.c.trial == trials.c.number)
 )
-_FREE = (
-    sa.select(trials.c.number, trials.c.state)
-    .select_from(_WITH_WORKER)
-    .where(_OF_STUDY, _OPEN)
-    .where(sa.or_(shared_trials.c.worker.is_(None), shared_trials.c.worker == AHEAD))
-    .order_by(trials.c.state, shared_trials.c.worker.is_not(None), trials.c.number)
-    .limit(sa.bindparam("most_"))
-)
 _WORKERS = sa.select(leases.c.token, leases.c.holder, leases.c.expires).where(STUDY_LEASES.of_seats)
+_PROPOSER = sa.select(leases.c.token, leases.c.holder, leases.c.expires).where(PROPOSER_LEASES.of_subject)
 _news = (shared_trials.c.study_id == _STUDY) & (shared_trials.c.changed > _SINCE)
 
 
@@ -72,21 +60,6 @@ class SharedChanges:
     trials: Sequence[Trial]
     runs: Sequence[Run]
     owners: Mapping[int, str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class FreeTrials:
-    """The trials of a study that nobody has.
-
-    Attributes:
-        newest: Number of the newest trial of the study; -1 without any.
-        waits: One waits to be started, such as one that was enqueued.
-        running: Numbers of the others: those that were given back, then those that were proposed ahead.
-    """
-
-    newest: int
-    waits: bool
-    running: Sequence[int]
 
 
 class SharedStep:
@@ -117,16 +90,6 @@ class SharedStep:
         owners = {trial.number: row[1] for trial, row in zip(news, found, strict=True)}
         return SharedChanges(found[-1][0], news, made, owners)
 
-    def free(self, most: int) -> FreeTrials:
-        """Read the trials that nobody has, without what others have changed.
-
-        Args:
-            most: How many at most.
-        """
-        found = self._workers.queries["free"].fetch(self._connection, self._place(most_=most))
-        running = [number for number, state in found if state == TrialState.RUNNING.value]
-        return FreeTrials(self._newest(), len(running) < len(found), running)
-
     def open(self) -> dict[int, str | None]:
         """The trials that have not ended, by number, with the worker that has each."""
         return dict(self._workers.queries["open"].fetch(self._connection, self._place()))
@@ -138,12 +101,6 @@ class SharedStep:
     def _newest(self) -> int:
         ((newest,),) = self._workers.queries["newest"].fetch(self._connection, self._place())
         return -1 if newest is None else newest
-
-    def trial(self, number: int) -> tuple[Trial, Sequence[Run]]:
-        """Read one trial and its runs."""
-        (row,) = self._workers.queries["one"].fetch(self._connection, self._place(trial_=number))
-        made = self._workers.queries["its_runs"].fetch(self._connection, self._place(trial_=number))
-        return rows.trial_of(row), [rows.run_of(row) for row in made]
 
     def _place(self, **more: int) -> dict[str, int]:
         return {"study_": self._workers.study_id, **more}
@@ -187,6 +144,18 @@ class SharedStep:
         self._workers.statements["seat"].run(self._connection, [{**STUDY_LEASES.row(study, token), **lease}])
         self._workers.statements["lease"].run(self._connection, [{"id_": study, "expires": now + seconds}])
 
+    def lead(self, token: str, holder: str, seconds: float) -> bool:
+        """Be the worker that makes the proposals for so many seconds more; False where another one is."""
+        found = self._workers.queries["proposer"].fetch(self._connection, {"id_": self._workers.study_id})
+        for leader, its_holder, expires in found:
+            if leader != token and holders.live_holder(its_holder, expires) is not None:
+                return False
+        now = time.time()
+        lease = {"token": token, "holder": holder, "since": now, "expires": now + seconds}
+        row = {**PROPOSER_LEASES.row(self._workers.study_id), **lease}
+        self._workers.statements["proposer"].run(self._connection, [row])
+        return True
+
     def live(self) -> set[str]:
         """The tokens of the workers that are alive: their lease has not ended, and their process not, where seen."""
         found = self._workers.queries["workers"].fetch(self._connection, {"id_": self._workers.study_id})
@@ -221,6 +190,11 @@ class StudyWorkers:
         seat = insert_lease(dialect.name)
         key, later = list(leases.primary_key), {"expires": seat.excluded.expires}
         seat = seat.on_conflict_do_update(index_elements=key, set_=later)
+        lead = insert_lease(dialect.name)
+        lead = lead.on_conflict_do_update(
+            index_elements=key, set_={name: lead.excluded[name] for name in ("token", "holder", "since", "expires")}
+        )
+        self.statements["proposer"] = PreparedStatement(lead, dialect)
         lease = sa.update(leases).where(STUDY_LEASES.of_subject)
         self.statements["seat"] = PreparedStatement(seat, dialect)
         self.statements["lease"] = PreparedStatement(lease, dialect, ("expires",))
@@ -248,18 +222,16 @@ class StudyWorkers:
                 sa.select(sa.func.max(shared_trials.c.changed)).where(shared_trials.c.study_id == _STUDY), dialect
             ),
             "workers": PreparedQuery(_WORKERS, dialect),
-            "free": PreparedQuery(_FREE, dialect),
+            "proposer": PreparedQuery(_PROPOSER, dialect),
+            "alone": PreparedQuery(LOCK_ALONE, dialect),
             "open": PreparedQuery(
                 sa.select(trials.c.number, shared_trials.c.worker).select_from(_WITH_WORKER).where(_OF_STUDY, _OPEN),
                 dialect,
             ),
             "newest": PreparedQuery(sa.select(sa.func.max(trials.c.number)).where(_OF_STUDY), dialect),
-            "one": PreparedQuery(sa.select(*rows.TRIAL_COLUMNS).where(_OF_STUDY, trials.c.number == _TRIAL), dialect),
-            "its_runs": PreparedQuery(
-                sa.select(*rows.RUN_COLUMNS).where(runs.c.study_id == _STUDY, runs.c.trial == _TRIAL), dialect
-            ),
         }
         self._changes: dict[tuple[str, ...], PreparedStatement] = {}
+        self.quick = turns_of(database, study_id)
 
     def join(self, holder: str, seconds: float) -> str:
         """Become a worker of the study, with a lease of so many seconds; the token is returned.
@@ -302,6 +274,11 @@ class StudyWorkers:
         with self._database.read() as connection:
             return SharedStep(self, connection).changes(since)
 
+    def open(self) -> dict[int, str | None]:
+        """As `SharedStep.open`, without keeping anybody from anything."""
+        with self._database.read() as connection:
+            return SharedStep(self, connection).open()
+
     @contextmanager
     def step(self, *, lasting: bool) -> Iterator[SharedStep]:
         """A transaction in which nobody else changes the study; it is written when the block ends, or not at all.
@@ -315,6 +292,7 @@ class StudyWorkers:
         """
         if self._database.path is None:
             with self._database.write(lasting=lasting) as connection:
+                self.queries["alone"].fetch(connection, {"study_": self.study_id})
                 yield self._begun(connection)
             return
         with self._database.direct(lasting=lasting) as driver:
@@ -338,6 +316,12 @@ class StudyWorkers:
                 hint="open it again once that one has ended",
             )
         return SharedStep(self, connection, searcher_state, state)
+
+
+def wait_for_workers(connection: Connection, study_id: int) -> None:
+    """Wait until no worker is at a step or a turn, and keep them from the next one until the transaction ends."""
+    if connection.dialect.name == "postgresql":  # SQLite has one writer at a time
+        connection.execute(LOCK_ALONE, {"study_": study_id})
 
 
 def live_workers(connection: Connection, study_id: int) -> bool:
