@@ -408,12 +408,14 @@ class RunPreemption:
         pays: Who pays it.
         at: When that was decided, in seconds since the epoch.
         cost: USD that it has cost and that its search does not pay.
+        why: Why that tenant may have it, in words that follow its name; empty where that is not known.
     """
 
     tenant: str
     pays: Payer = "owner"
     at: float = 0.0
     cost: float = 0.0
+    why: str = ""
 
     @property
     def words(self) -> str:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tradewind.store.clusters.cluster_store import taking_words
 from tradewind.utils.units import count, format_bill, format_duration, format_memory, format_money
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ _NAMES = {"search": _SHORT, "tenant": _SHORT, "why": _SENTENCE}
 """Columns of a table of searches that are cut where there is no room; a figure that is cut is none."""
 _SPARED = ("waits", "spent", "runs", "tenant")
 """Columns that are left out, in this order, where even short names find no room."""
+_TAKINGS = 3
 
 
 def screen(document: Mapping[str, Any], width: int, height: int | None = None) -> Group:
@@ -55,10 +57,13 @@ def screen(document: Mapping[str, Any], width: int, height: int | None = None) -
     )
     jobs = document.get("jobs", [])
     tenants = [{"tenant": name, **each} for name, each in document.get("tenants", {}).items()]
-    room = None if height is None else max(3, height - len(tenants) - 8)
+    takings = takings_lines(document.get("takings", ()), _TAKINGS)
+    lines = sum(1 + len(line) // width for line in takings)
+    room = None if height is None else max(3, height - len(tenants) - 8 - lines)
     parts: list[Any] = [head, Text(), shares_table(tenants, width), Text(), jobs_table(jobs[:room], width)]
     if room is not None and len(jobs) > room:
         parts.append(Text(f"and {len(jobs) - room} more: tradewind queue", style="bright_black"))
+    parts += [Text(line, style="bright_black") for line in takings]
     return Group(*parts)
 
 
@@ -172,6 +177,17 @@ def _why(job: Mapping[str, Any]) -> str:
         at = time.strftime("%H:%M:%S", time.localtime(taken["at"]))
         words.append(f"{count(taken['runs'], 'run')} taken, the last for tenant {taken['tenant']} at {at}")
     return "; ".join(word for word in words if word)
+
+
+def takings_lines(takings: Sequence[Mapping[str, Any]], most: int) -> list[str]:
+    """Lines on the runs that were taken last, the newest first: when, whose, for whom, why and who pays.
+
+    Args:
+        takings: Those of a cluster's snapshot.
+        most: So many lines at most.
+    """
+    newest = sorted(takings, key=lambda each: -float(each["at"]))[:most]
+    return [f"{time.strftime('%H:%M:%S', time.localtime(each['at']))} {taking_words(each)}." for each in newest]
 
 
 def tenants_table(rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -9,7 +9,7 @@ from typing import Any
 from tradewind.errors import InputError, NotFoundError
 from tradewind.service.accounts.identity import Principal
 from tradewind.store.base import Store
-from tradewind.store.clusters.cluster_store import OPEN_JOB_STATES, ClusterRow, ClusterStore, JobRow
+from tradewind.store.clusters.cluster_store import OPEN_JOB_STATES, TAKINGS, ClusterRow, ClusterStore, JobRow
 
 OTHERS = "other tenants"
 """Name for all tenants together that one may not see."""
@@ -43,7 +43,9 @@ class ClusterService:
             ``name``, ``running``, ``age`` (seconds since the snapshot), ``settings`` (``engine``, ``fairness``,
             ``priority``), ``nodes`` (how many), ``total`` and ``used`` (by resource), ``tenants`` (``tenant``,
             ``weight``, ``due``: the share that its weight gives it, ``share``, ``used``, ``running``, ``waiting``,
-            ``hours``: resource-hours so far) and ``jobs`` (the searches that are not over, as the cluster sees them).
+            ``hours``: resource-hours so far), ``jobs`` (the searches that are not over, as the cluster sees them) and
+            ``takings`` (the runs that were taken last for other tenants: ``at``, ``owner``, ``search``, ``name``,
+            ``trial``, ``tenant``, ``for``: its search, ``why``, ``pays``; of others' searches only that there was one).
 
         Raises:
             NotFoundError: There is none of that name.
@@ -134,6 +136,7 @@ class ClusterService:
             "decisions": snapshot.get("decisions", 0),
             "tenants": _tenants(who, snapshot, total),
             "jobs": jobs,
+            "takings": _takings(who, snapshot),
         }
 
 
@@ -143,6 +146,18 @@ def _used(snapshot: Mapping[str, Any]) -> dict[str, float]:
         for kind, amount in node["has"].items():
             used[kind] = used.get(kind, 0.0) + amount - node["free"].get(kind, 0.0)
     return {kind: max(0.0, round(amount, 6)) for kind, amount in used.items()}
+
+
+def _takings(who: Principal, snapshot: Mapping[str, Any]) -> Documents:
+    """The runs that were taken from or for tenants that one may see; of the others' searches nothing is said."""
+    every = [dict(each) for each in snapshot.get(TAKINGS, ())]
+    found = [each for each in every if who.may_see(each["owner"]) or who.may_see(each["tenant"])]
+    return [
+        each
+        if who.may_see(each["owner"])
+        else {**each, "owner": "another tenant", "search": None, "name": "", "trial": None}
+        for each in found
+    ]
 
 
 def _tenants(who: Principal, snapshot: Mapping[str, Any], total: Mapping[str, float]) -> Documents:

@@ -16,6 +16,7 @@ from tradewind.tenancy.events import AllocatorEvent, AllocatorInstruction
 from tradewind.tenancy.fairness.base import Fairness
 from tradewind.tenancy.inspection.reasons import impossible_reason
 from tradewind.tenancy.node_pool import NodePool
+from tradewind.tenancy.preemption.place_claim import PlaceClaim
 from tradewind.tenancy.preemption.preemptor import Preemptor, Taking
 from tradewind.tenancy.priority.base import Priority
 from tradewind.tenancy.request_queue import Queue, QueuedSearch, ResourceRequest, Tenant, require_known
@@ -123,6 +124,14 @@ class Allocator:
             out += self._preempt()
         return out
 
+    def promised(self, tenant: str) -> float | None:
+        """Seconds within which a tenant has its first place by its preemption policy; None where nothing promises that.
+
+        Raises:
+            InputError: There is no such tenant.
+        """
+        return self._preemptor.bound(self._tenant(tenant), self._now)
+
     # ------------------------------------------------------------------ events
 
     def _node_joined(self, event: ev.NodeJoined) -> list[AllocatorInstruction]:
@@ -170,7 +179,7 @@ class Allocator:
             self._unbook([request for job in tenant.jobs.values() for request in job.booked.values()])
         tenant.quota = quota
         tenant.view.weight, tenant.view.priority = event.weight, event.priority
-        tenant.preempt, tenant.below, tenant.why_not = event.preempt, None, ""
+        tenant.preempt, tenant.claim.since, tenant.why_not = event.preempt, None, ""
         self._queue.enter_tenant(tenant)
         self._dirty = True
         return []
@@ -180,6 +189,7 @@ class Allocator:
             raise InputError(f"there is a search {event.job} already")
         tenant, kinds = self._tenant(event.tenant), self.policy.kinds
         self._numbers += 1
+        self._come(tenant)
         job = QueuedSearch(
             JobView(event.job, self._numbers), tenant, kinds.amounts(event.core), kinds.amounts(event.run)
         )
@@ -213,6 +223,8 @@ class Allocator:
         job.waiting.append(request)
         if len(job.waiting) == 1:
             self._changed(job)
+        if job.tenant.claim.turn is None:
+            job.tenant.claim.turn = self.policy.fairness.key(job.tenant.view)
         return []
 
     def _adopted(self, event: ev.RequestAdopted) -> list[AllocatorInstruction]:
@@ -251,8 +263,9 @@ class Allocator:
         request.job.tenant.taken = add_amounts(request.job.tenant.taken, [-d for d in request.demand])
         request.stopping, request.taken_for = False, None
         self.times.end_by(request, self._now + self.times.foresee(request))
-        wanted.promised = False
-        wanted.job.tenant.below, wanted.job.tenant.why_not = None, event.reason
+        tenant, wanted.promised = wanted.job.tenant, False
+        tenant.claim.since, tenant.why_not = None, event.reason
+        tenant.claim.taken = max(0.0, tenant.claim.taken - self._share_of(wanted))
         self._changed(request.job)
         return []
 
@@ -286,6 +299,8 @@ class Allocator:
         if isinstance(event, ev.JobReniced):
             job.nice = event.nice
         else:
+            if isinstance(event, ev.JobResumed):
+                self._come(job.tenant)
             job.paused = isinstance(event, ev.JobPaused)
             self._unbook(list(job.booked.values()))
         self._changed(job)
@@ -416,24 +431,43 @@ class Allocator:
         out: list[AllocatorInstruction] = []
         while True:
             taking, wake = self._preemptor.next(self._now)
-            if taking is None:
-                return out if wake is None else [*out, ev.WakeAt(wake)]
-            out += self._carry_out(taking)
+            if taking is not None:
+                out += self._carry_out(taking)
+                continue
+            if lapsed := self._preemptor.lapsed():
+                self._unbook(lapsed)
+                wake = self._now
+            return out if wake is None else [*out, ev.WakeAt(wake)]
 
     def _carry_out(self, taking: Taking) -> list[AllocatorInstruction]:
         request, tenant = taking.request, taking.request.job.tenant
         if request.booked is not None:
             self._unbook([request])
-        self.bookings.promise(request, taking.node, self._now + self.policy.grace)
+        later = taking.at if taking.at > self._now else None
+        self.bookings.promise(request, taking.node, taking.at + self.policy.grace, later)
         self._booked(request)
-        tenant.why_not = ""
+        self._freed.add(taking.node)
         out: list[AllocatorInstruction] = []
+        if later is None:
+            tenant.why_not = ""
+            tenant.claim.taken += self._share_of(request)
         for run in taking.victims:
             run.stopping, run.taken_for, run.pays = True, request, taking.policy.pays
             run.job.tenant.taken = add_amounts(run.job.tenant.taken, run.demand)
             self.times.end_by(run, self._now + self.policy.grace)
-            out.append(ev.PreemptRun(run.id, run.job.view.job, taking.node, tenant.view.name, run.pays))
+            who = (tenant.view.name, run.pays, request.id, taking.why)
+            out.append(ev.PreemptRun(run.id, run.job.view.job, taking.node, *who))
+        if not taking.victims:
+            self._start_booked(out)
         return out
+
+    def _come(self, tenant: Tenant) -> None:
+        """Give a tenant whose work comes a new claim, where it had none until now."""
+        if not any(job.wants for job in tenant.jobs.values()):
+            tenant.claim = PlaceClaim()
+
+    def _share_of(self, request: ResourceRequest) -> float:
+        return dominant_share(request.demand, self.pool.total)
 
     def _next(self, full: Set[Amounts]) -> QueuedSearch | None:
         """The search that is due next among those whose next run is none of some demands."""
@@ -453,8 +487,7 @@ class Allocator:
 
     def _is_passed_over(self, request: ResourceRequest, full: Set[Amounts]) -> bool:
         """Say whether a place is kept for a run, since others may take what becomes free before it has room."""
-        kept = self.policy.fairness.keeps_places or self._preemptor.keeps_places(request.job.tenant, self._now)
-        return kept and any(
+        return self.policy.fairness.keeps_places and any(
             other not in full and any(o < d - SLACK for o, d in zip(other, request.demand, strict=True))
             for other in self._queue.demands()
         )
@@ -512,6 +545,7 @@ class Allocator:
     def _place(self, request: ResourceRequest, node: str) -> None:
         job = request.job
         request.node, request.since = node, self._now
+        job.tenant.claim.placed = True
         job.running[request.id] = request
         job.view.running = job.under_way
         job.view.promise(request.chance)
@@ -547,7 +581,7 @@ class Allocator:
         job, payer = request.job, request.job.tenant
         if (wanted := request.taken_for) is not None:
             payer.taken = [max(0.0, t - d) for t, d in zip(payer.taken, request.demand, strict=True)]
-        amount = dominant_share(request.demand, self.pool.total) * seconds
+        amount = self._share_of(request) * seconds
         if wanted is None or request.pays == "owner":
             job.view.attained += amount
             self._charge(request, seconds)
@@ -583,7 +617,7 @@ class Allocator:
 
     def _charge(self, request: ResourceRequest, seconds: float) -> None:
         """Count so many seconds of a run as its tenant's use, instead of what was counted before."""
-        amount = dominant_share(request.demand, self.pool.total) * seconds
+        amount = self._share_of(request) * seconds
         if amount != request.charged:
             self.policy.fairness.used(request.job.tenant.view, amount - request.charged, request.since)
             request.charged = amount

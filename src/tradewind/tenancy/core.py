@@ -38,6 +38,7 @@ from tradewind.tenancy.messages import (
     RunWithdrawalMessage,
     StudyMessage,
 )
+from tradewind.tenancy.preemption.policy import MOST_TAKEN
 from tradewind.tenancy.resources import demand_of_run
 from tradewind.utils.units import count
 
@@ -57,9 +58,6 @@ _IDLE = 0.25
 
 _SHOW = 0.5
 """Seconds between two messages on how far the search is."""
-
-_MOST_TAKEN = 3
-"""A trial without checkpoints is taken so often at most: it would never end."""
 
 _REASONS = {
     "cancelled": "cancelled on its cluster",
@@ -322,7 +320,7 @@ class Core:
     def _taking(self, trial: Trial) -> tuple[bool, int, float]:
         """Say of a run whether it may be taken for another tenant, how often its trial was, and its price."""
         saves, often = self._spec.checkpoint is not None, self._taken[trial.number]
-        repeatable = saves or (self._spec.retries > 0 and often < _MOST_TAKEN)
+        repeatable = saves or (self._spec.retries > 0 and often < MOST_TAKEN)
         return repeatable, often, 0.0 if self._simulated else trial.offer.hourly
 
     def _count_taken(self, number: int, preemption: RunPreemption | None) -> None:

@@ -286,6 +286,8 @@ class PreemptRun:
         node: Where it runs.
         tenant: The tenant that gets the place.
         pays: Who pays the run.
+        wanted: The run of that tenant for which the place is.
+        why: Why that tenant may have it, in words that follow its name.
     """
 
     request: str
@@ -293,6 +295,8 @@ class PreemptRun:
     node: str
     tenant: str
     pays: Payer
+    wanted: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from tradewind.errors import InputError
 from tradewind.problem import Payer
+from tradewind.tenancy.preemption.place_claim import PlaceClaim
 from tradewind.tenancy.preemption.policy import PreemptionPolicy
 from tradewind.tenancy.resources import Amounts
 from tradewind.tenancy.views import JobView, TenantView
@@ -43,7 +44,8 @@ class ResourceRequest:
         repeatable: It may be taken: its trial can be run again.
         taken: How often runs of its trial were taken.
         price: USD per hour that it costs.
-        promised: Runs are being ended so that it gets the place that is kept for it.
+        promised: The place that is kept for it is one that runs of others are ended for, now or soon.
+        takes_at: When they are ended; None where they are being ended, and for all other runs.
         taken_for: The run that gets its place; it is being ended.
         pays: Who pays it then.
     """
@@ -66,6 +68,7 @@ class ResourceRequest:
     taken: int = 0
     price: float = 0.0
     promised: bool = False
+    takes_at: float | None = None
     taken_for: ResourceRequest | None = None
     pays: Payer = "owner"
 
@@ -86,8 +89,7 @@ class Tenant:
         waits: It has a request that may be started.
         preempt: Its policy, where its work may end runs of others.
         taken: What is being taken from it, and not gone yet.
-        claims: It has not reached its share since it came, and may take runs of others.
-        below: Since when it waits for that; None where it does not.
+        claim: Its claim to places of others since its work came.
         why_not: Why it takes nothing though its policy says so; empty where nothing keeps it from that.
     """
 
@@ -102,8 +104,7 @@ class Tenant:
     waits: bool = False
     preempt: PreemptionPolicy | None = None
     taken: list[float] = field(default_factory=list)
-    claims: bool = True
-    below: float | None = None
+    claim: PlaceClaim = field(default_factory=PlaceClaim)
     why_not: str = ""
 
 
@@ -146,6 +147,11 @@ class QueuedSearch:
     lengths: deque[float] = field(default_factory=lambda: deque(maxlen=LENGTHS))
     core_use: ResourceRequest | None = None
     last: tuple[ResourceRequest, float] | None = None
+
+    @property
+    def wants(self) -> bool:
+        """True while it runs something, or is not paused: its tenant is not away."""
+        return bool(self.running) or not self.paused
 
     @property
     def waits(self) -> int:

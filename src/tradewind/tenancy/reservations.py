@@ -171,22 +171,24 @@ class PlaceBookings:
         self._pool.book(request.booked, request.demand)
         return True
 
-    def promise(self, request: ResourceRequest, node: str, opens: float) -> None:
+    def promise(self, request: ResourceRequest, node: str, opens: float, takes_at: float | None = None) -> None:
         """Keep a place for a run for which others are being ended: before all that only wait there.
 
         Args:
             request: The run.
             node: Where it starts.
             opens: When the others are expected to be gone.
+            takes_at: When they are ended, where that is later: those of others go before, that are ended now.
         """
-        request.booked, request.opens, request.promised = node, opens, True
+        request.booked, request.opens, request.promised, request.takes_at = node, opens, True, takes_at
         here = self._on.setdefault(node, [])
-        here.insert(sum(each.promised for each in here), request)
+        before = (each.promised and (each.takes_at is None or takes_at is not None) for each in here)
+        here.insert(sum(before), request)
         self._pool.book(node, request.demand)
 
     def cancel(self, request: ResourceRequest) -> None:
         """Give up the place that is kept for a run."""
-        node, request.booked, request.promised = request.booked, None, False
+        node, request.booked, request.promised, request.takes_at = request.booked, None, False, None
         here = self._on.get(node or "", [])
         if node is None or request not in here:
             return

@@ -7,6 +7,7 @@ import logging
 import queue
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,11 +19,13 @@ from tradewind.store.base import this_process
 from tradewind.store.clusters.cluster_store import (
     OPEN_JOB_STATES,
     REMEMBERED,
+    TAKINGS,
     ClusterStore,
     JobIntent,
     JobRow,
     JobState,
     similarity_key,
+    taking_words,
 )
 from tradewind.tenancy import events as ev
 from tradewind.tenancy.allocator import AllocationPolicy, Allocator
@@ -136,7 +139,7 @@ def cluster_snapshot(
     """
     kinds = allocator.policy.kinds
     waiting = [name for name, tenant in allocator.tenants.items() if any(job.waits for job in tenant.jobs.values())]
-    within = {name: longest_wait(allocator, name, now) for name in waiting[:_MOST_WAITS]}
+    within = {name: _starts_within(allocator, name, now) for name in waiting[:_MOST_WAITS]}
     nodes = {name: {"has": allocator.pool.capacity(name), "free": allocator.pool.free(name)} for name in allocator.pool}
     tenants = {
         name: {
@@ -157,6 +160,12 @@ def cluster_snapshot(
         "decisions": allocator.decisions,
         "jobs": [_job_document(allocator, job, shown.get(job.id, {})) for job in jobs.values()],
     }
+
+
+def _starts_within(allocator: Allocator, tenant: str, now: float) -> float | None:
+    """Seconds after which the next run of a tenant starts at the latest: by what runs, or by its preemption policy."""
+    known = (longest_wait(allocator, tenant, now), allocator.promised(tenant))
+    return min((each for each in known if each is not None), default=None)
 
 
 def _job_document(allocator: Allocator, job: JobRow, shown: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,6 +212,9 @@ _AGAIN = 20.0
 
 _ENOUGH = 20
 """Earlier searches that were like one, the newest, from which is learned how long it will take."""
+
+_TAKINGS = 20
+"""Runs that were taken, the last ones, which the snapshot names."""
 
 _CANCELLED = "cancelled by its owner"
 
@@ -261,6 +273,7 @@ class SharedCluster:
         self._fresh: set[tuple[str, str, str]] = set()  # the same of searches that came, or that are over
         self._known: NodeCapacities = {}
         self._tenants: dict[str, Any] = {}
+        self._takings: deque[dict[str, Any]] = deque(maxlen=_TAKINGS)
         self._payments = PreemptionPayments(self.store, settings.name, settings.policy.grace)
         self._remembered: dict[int, Mapping[str, Any]] = {}  # by priorities, of searches that go on later
         self._token = ""
@@ -282,6 +295,7 @@ class SharedCluster:
         settings = self.settings
         self._token = self.store.hold(settings.name, this_process(), LEASE_SECONDS, settings.words)
         self._remembered = self.store.remembered(settings.name)
+        self._takings.extend(self.store.takings(settings.name))
         try:
             self._payments.begin()
             self._see_nodes(self._engine.nodes())
@@ -549,8 +563,24 @@ class SharedCluster:
             _log.warning("tenant %s takes no run of search %s: %s", it.tenant, it.job, why)
             self._outbox.put(PreemptionDeclinedMessage(int(it.job), it.request, why))
         elif (core_handle := self._core_handles.get(int(it.job))) is not None:
-            _log.warning("run %s of search %s is taken for tenant %s", it.request, it.job, it.tenant)
-            core_handle.send(PreemptOrder(it.request, RunPreemption(it.tenant, it.pays, time.time())))
+            self._takings.append(found := self._taking(it))
+            _log.warning("%s", taking_words(found))
+            core_handle.send(PreemptOrder(it.request, RunPreemption(it.tenant, it.pays, found["at"], why=it.why)))
+
+    def _taking(self, it: ev.PreemptRun) -> dict[str, Any]:
+        """A JSON-able document of a run that is taken: whose, for whom, why, and who pays."""
+        number = int(it.job)
+        return {
+            "at": time.time(),
+            "owner": self._jobs[number].tenant,
+            "search": number,
+            "name": self._jobs[number].name,
+            "trial": int(it.request.split("/")[1]),
+            "tenant": it.tenant,
+            "for": int(it.wanted.split("/")[0]),
+            "why": it.why,
+            "pays": it.pays,
+        }
 
     def _sound(self, events: tuple[ev.AllocatorEvent, ...]) -> list[ev.AllocatorEvent]:
         """The events that are not about a search that was over before they came."""
@@ -587,6 +617,7 @@ class SharedCluster:
         views = {number: job.view for number in self._jobs if (job := self.allocator.jobs.get(str(number))) is not None}
         known = {number: self.settings.policy.priority.remembered(view) for number, view in views.items()}
         remembered = {str(number): each for number, each in {**self._remembered, **known}.items() if each}
+        found |= {TAKINGS: list(self._takings)} if self._takings else {}
         return {**found, REMEMBERED: remembered} if remembered else found
 
     def _keep_snapshot(self) -> None:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from tradewind.tenancy import events as ev
 from tradewind.tenancy.allocator import AllocationPolicy, Allocator
+from tradewind.tenancy.preemption.policy import MOST_TAKEN
 from tradewind.tenancy.resources import dominant_share
 
 
@@ -85,7 +86,7 @@ class SimulatedJob:
             ``tradewind submit --target`` does. Otherwise they are gone at once.
         earlier: Results that each search took that was like it and is over.
         usual_seconds: How long a run of those took in the mean.
-        repeatable: Its runs may be taken for other tenants, and are run again then.
+        repeatable: Its runs may be taken for other tenants, and are run again then; three times without checkpoints.
         checkpoints: A run that was taken goes on where it was; otherwise it begins anew.
         stopping: Seconds that a run takes to end when it is taken.
     """
@@ -115,12 +116,16 @@ class SimulatedSearchOutcome:
         reached: It reached its target.
         runs: How many runs ended, those stopped at its end not among them.
         service: Share of the cluster times seconds that it used.
+        begun: When its first run started.
+        promised: Seconds within which it was promised a place when it came; None where it was not.
     """
 
     done: float | None = None
     reached: bool = False
     runs: int = 0
     service: float = 0.0
+    begun: float | None = None
+    promised: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +156,7 @@ class SimulatedPreemption:
         taker: The tenant that gets its place.
         ran: Seconds that it had had its place.
         taken: How often runs of its trial had been taken before.
+        wanted: The run that gets its place.
     """
 
     at: float
@@ -159,6 +165,7 @@ class SimulatedPreemption:
     taker: str
     ran: float
     taken: int
+    wanted: str
 
 
 @dataclass
@@ -269,6 +276,8 @@ class _Simulator:
                 while self._heap and self._heap[0][0] == moment and self._heap[0][2] == "submit":
                     coming.append(self.jobs[heapq.heappop(self._heap)[3]])
                 self._feed(*(event for job in coming for event in self._submitted(job)))
+                for job in coming:
+                    self.result.outcomes[job.job].promised = self.allocator.promised(job.tenant)
             elif what == "gone":
                 self._feed(ev.RequestEnded(name), *self._repeated(name))
             elif what == "end":
@@ -314,13 +323,16 @@ class _Simulator:
         self._order += 1
         again = f"{job.job}/{self._order}"
         self._planned[again], self._taken[again] = planned, taken
-        return [ev.RequestMade(job.job, again, job.demand, repeatable=job.repeatable, taken=taken)]
+        repeatable = job.repeatable and (job.checkpoints or taken < MOST_TAKEN)
+        return [ev.RequestMade(job.job, again, job.demand, repeatable=repeatable, taken=taken)]
 
     def _take(self, order: ev.PreemptRun) -> None:
         held = self.allocator.requests[order.request]
         ran = self.now - held.since
         self.result.preemptions.append(
-            SimulatedPreemption(self.now, order.request, held.job.tenant.view.name, order.tenant, ran, held.taken)
+            SimulatedPreemption(
+                self.now, order.request, held.job.tenant.view.name, order.tenant, ran, held.taken, order.wanted
+            )
         )
         name, value, seconds, chance = self._planned.pop(order.request)
         left = seconds - ran if self.jobs[name].checkpoints else seconds
@@ -372,7 +384,9 @@ class _Simulator:
         self.result.busiest = max(self.result.busiest, took)
         for instruction in instructions:
             match instruction:
-                case ev.StartRun(request, _, _):
+                case ev.StartRun(request, job, _):
+                    outcome = self.result.outcomes[job]
+                    outcome.begun = self.now if outcome.begun is None else outcome.begun
                     self._at(self.now + self._planned[request][2], "end", request)
                 case ev.StopRun(request, _, _):
                     # What is stopped is gone at once; its end that was foreseen finds nothing.

@@ -45,7 +45,7 @@ def test_the_command_sets_keeps_and_removes_it(tmp_path: Path) -> None:
         assert found.exit_code == 0, found.output
         return found.output.strip()
 
-    takes = "takes runs of others to have its places within 2m 00s, and it pays for them"
+    takes = "has a place within 2m 00s of when its work comes, if need be by runs of others, and it pays for them"
     assert takes in told("--preempt", "within=2m,pays=taker")
     assert takes in told("--weight", "3"), "another change leaves it"
     assert told("--no-preempt") == "physics: weight 3, priority 0"

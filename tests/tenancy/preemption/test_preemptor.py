@@ -107,11 +107,46 @@ def test_nothing_is_taken_of_a_tenant_that_goes_before() -> None:
     assert not taken(there.handle(ev.AllocatorTick(), 1000.0))
 
 
-def test_a_run_as_large_as_the_other_share_is_not_swapped() -> None:
+def test_a_run_as_large_as_the_other_share_is_swapped_once() -> None:
     """Two tenants whose runs need all of the cluster would take from each other for ever."""
     there = full(cpus=1.0)
+    there.handle(ev.TenantSet("A", preempt=TAKER), 90.0)
     there.handle_all(made("b", 1), 100.0)
+    there.handle(ev.AllocatorTick(), 130.0)
+    assert why_waiting(there, "b").startswith(
+        "a place is kept for it, and runs of others that are still there are ended"
+    )
+    assert there.promised("B") == 30.0
+    (order,) = [each for each in there.handle(ev.AllocatorTick(), 150.0) if isinstance(each, ev.PreemptRun)]
+    assert (order.request, order.wanted, order.pays) == ("a0", "b0", "taker")
+    assert order.why == "had no place 50.0 s after its work came"
+    assert started(there.handle_all([ev.RequestEnded("a0"), *made("a", 1, 20, taken=1)], 152.0)) == ["b0"]
+    for moment in range(160, 2000, 10):
+        assert not taken(there.handle(ev.AllocatorTick(), float(moment)))
+
+
+def test_who_has_no_policy_any_more_has_no_place_kept() -> None:
+    there = full(DrfFairness)
+    there.handle_all(made("b", 1), 100.0)
+    there.handle(ev.AllocatorTick(), 130.0)
+    assert there.requests["b0"].booked
+    there.handle(ev.TenantSet("B"), 131.0)
+    assert not there.requests["b0"].booked
+    there.handle(ev.AllocatorTick(), 132.0)
+    assert started(there.handle(ev.RequestEnded("a0"), 133.0)) == ["b0"], "it waits as all do"
+
+
+def test_between_two_trials_a_tenant_does_not_come_anew() -> None:
+    there = full(DrfFairness, cpus=1.0)
+    there.handle_all(made("b", 1), 100.0)
+    there.handle(ev.AllocatorTick(), 150.0)
+    there.handle_all([ev.RequestEnded("a0"), *made("a", 1, 20, taken=1)], 152.0)
+    there.handle(ev.RequestEnded("b0"), 160.0)  # A is next; a search of one run at a time asks again a little later
+    there.handle_all(made("b", 1, 1), 160.2)
     assert not taken(there.handle(ev.AllocatorTick(), 1000.0))
+    there.handle(ev.JobEnded("b"), 1001.0)
+    there.handle_all([ev.JobSubmitted("c", "B"), *made("c", 1)], 1002.0)
+    assert taken(there.handle(ev.AllocatorTick(), 1052.0)), "with all its work gone it has been away"
 
 
 def test_a_run_that_cannot_be_paid_goes_on() -> None:
@@ -121,7 +156,7 @@ def test_a_run_that_cannot_be_paid_goes_on() -> None:
     there.handle(ev.PreemptionDeclined("a3", "its quota has no dollars left"), 150.1)
     assert not there.requests["a3"].stopping
     assert not taken(there.handle(ev.AllocatorTick(), 200.0))
-    assert "no dollars left" in why_waiting(there, "b") or "kept" in why_waiting(there, "b")
+    assert "the last time none was: its quota has no dollars left" in why_waiting(there, "b")
     assert taken(there.handle(ev.AllocatorTick(), 201.0)) == ["a3"], "tried again after the same time"
     assert there.tenants["A"].taken[0] == 1.0
 
@@ -175,14 +210,7 @@ def _simulated(
     return simulate(nodes, tenants, jobs, how, record=True), how
 
 
-def test_a_run_larger_than_what_may_be_taken_on_one_node_waits() -> None:
-    """Known gap of the bound: each node is one tenant's, and neither may be pushed so far below its share."""
-    found, _ = _simulated(DrfFairness, [0.5, 0.5, 2.0], [200.0, 200.0, 50.0], checkpoints=False, repeatable=True)
-    assert not found.preemptions
-    assert min(run.began for run in found.runs if run.tenant == "t2") == 400.0
-
-
-# The same examples every time: the gap above is not told from the kinds for which the bound holds.
+# The same examples every time: further places than the first one have a bound for some sizes only.
 @settings(max_examples=30, deadline=None, derandomize=True)
 @example(fairness=DrfFairness, sizes=[1.0, 2.0], long=30.0, checkpoints=False)  # others' runs end shortly before
 @given(

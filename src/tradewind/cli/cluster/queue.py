@@ -68,6 +68,7 @@ _NUMBER = typer.Argument(help="The search's number; tradewind queue shows it.", 
 _TENANT = typer.Option(help="Only of this tenant.", show_default=False)
 _STORE = typer.Option(help="Address of the store.", metavar="URL", show_default=False)
 _NEWEST = 30
+_TAKINGS = 5
 
 
 def queue(
@@ -81,7 +82,7 @@ def queue(
 
     from tradewind.cli.cluster.common import open_cluster_store
     from tradewind.cli.common import emit_json
-    from tradewind.store.clusters.cluster_store import OPEN_JOB_STATES
+    from tradewind.store.clusters.cluster_store import OPEN_JOB_STATES, TAKINGS
 
     with closing(open_cluster_store(store)) as opened:
         rows = opened.jobs(tenant=tenant, open_only=not everything, limit=None if as_json else _NEWEST)
@@ -94,14 +95,16 @@ def queue(
         return
     from rich.console import Console
 
-    from tradewind.reporting.cluster import jobs_table
+    from tradewind.reporting.cluster import jobs_table, takings_lines
 
     console = Console(highlight=False)
     if not found:
         console.print("No search is in the queue: tradewind submit job.yaml", markup=False)
         return
     console.print(jobs_table(found, console.width))
-    for line in _longest_waits(run, tenant):
+    taken = [each for cluster in run for each in cluster.snapshot.get(TAKINGS, ())]
+    taken = [each for each in taken if tenant in (None, each["owner"], each["tenant"])]
+    for line in (*_longest_waits(run, tenant), *takings_lines(taken, _TAKINGS)):
         console.print(line, markup=False)
     names = {cluster.name for cluster in run}
     waits = [

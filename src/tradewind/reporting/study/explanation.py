@@ -340,7 +340,8 @@ def _taken_run_words(run: Run) -> str:
     assert run.preemption is not None
     taken = run.preemption
     who = {"owner": "this study", "taker": f"tenant {taken.tenant}", "cluster": "nobody"}[taken.pays]
-    return f"Run {run.attempt} of trial {run.trial}: {format_money(run.cost + taken.cost)}, which {who} pays"
+    why = f" ({taken.tenant} {taken.why})" if taken.why else ""
+    return f"Run {run.attempt} of trial {run.trial}: {format_money(run.cost + taken.cost)}, which {who} pays{why}"
 
 
 def _failures(data: StudyData) -> list[str]:

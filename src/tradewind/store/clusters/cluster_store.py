@@ -36,6 +36,9 @@ _RUNS = ("command", "workflow", "image", "inputs", "parameters", "load", "fracti
 REMEMBERED = "remembered"
 """The key of a cluster's snapshot under which stands what its priority remembers of searches, by number."""
 
+TAKINGS = "takings"
+"""Key in a snapshot: the runs that were taken last for other tenants."""
+
 _LOOKED_AT = 50
 """Searches of that name, the newest, among which those with the same aim are looked for."""
 
@@ -100,6 +103,7 @@ def similarity_key(spec: Mapping[str, Any], options: Mapping[str, Any]) -> str:
 __all__ = [
     "OPEN_JOB_STATES",
     "REMEMBERED",
+    "TAKINGS",
     "ClusterRow",
     "ClusterStore",
     "JobIntent",
@@ -404,16 +408,43 @@ class ClusterStore:
         Args:
             name: The cluster.
         """
-        query = sa.select(clusters.c.snapshot).where(clusters.c.name == name)
-        with self._database.read() as connection:
-            found = json.loads(connection.scalar(query) or "{}").get(REMEMBERED, {})
+        found = self._snapshot(name).get(REMEMBERED, {})
         return {int(number): document for number, document in found.items()}
+
+    def takings(self, name: str) -> list[dict[str, Any]]:
+        """Documents of the runs that a cluster took last for other tenants, as it last said, the oldest first.
+
+        Args:
+            name: The cluster.
+        """
+        return list(self._snapshot(name).get(TAKINGS, ()))
+
+    def _snapshot(self, name: str) -> dict[str, Any]:
+        with self._database.read() as connection:
+            found: dict[str, Any] = json.loads(
+                connection.scalar(sa.select(clusters.c.snapshot).where(clusters.c.name == name)) or "{}"
+            )
+        return found
 
     def is_run(self, name: str) -> bool:
         """True when a process runs the cluster; of any cluster where the name is empty."""
         query = _HOLDERS.where(clusters.c.name == name) if name else _HOLDERS
         with self._database.read() as connection:
             return any(holders.live_holder(*row) for row in connection.execute(query))
+
+
+def taking_words(taking: Mapping[str, Any]) -> str:
+    """``trial 3 of search 1 (train) of maths was stopped for search 2 of physics, which had no place ...``.
+
+    Args:
+        taking: A document of a run that was taken, as a cluster's snapshot has it.
+    """
+    pays = {"owner": taking["owner"], "taker": taking["tenant"], "cluster": "nobody"}[taking["pays"]]
+    whose = f"trial {taking['trial']} of search {taking['search']} ({taking['name']})"
+    return (
+        f"{whose if taking['search'] is not None else 'a run'} of {taking['owner']} was stopped for "
+        f"search {taking['for']} of {taking['tenant']}, which {taking['why']}; {pays} pays what it had cost"
+    )
 
 
 def _for(cluster: str) -> sa.ColumnElement[bool]:

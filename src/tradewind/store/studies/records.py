@@ -226,6 +226,7 @@ class _Preemption(_Part):
     pays: Payer = "owner"
     at: _Moment = 0.0
     cost: _Money = 0.0
+    why: str = ""
 
 
 class _Run(_Part):

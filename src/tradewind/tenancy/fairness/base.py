@@ -53,6 +53,15 @@ class Fairness(Plugin, ABC):
         """True when runs of another tenant may be ended so that a tenant gets its share, if its policy says so."""
         return True
 
+    def precedes(self, turn: tuple[float, ...], other: TenantView) -> bool:
+        """True when a tenant may have a place of another one before that had its share; always, where none is due.
+
+        Args:
+            turn: The key that it had when its work came, before anything of it was counted.
+            other: The other one.
+        """
+        return True
+
     def runs_before(self, tenant: TenantView, other: TenantView, amount: float, now: float) -> int | None:
         """The most runs of another tenant that start before the next one of a tenant; None where nothing limits them.
 

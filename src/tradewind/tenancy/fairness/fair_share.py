@@ -74,6 +74,10 @@ class FairShareFairness(Fairness):
         level = self._levels.get(tenant.name, _NEVER)
         self._levels[tenant.name] = _add(level, amount / tenant.weight, self._inflation)
 
+    def precedes(self, turn: tuple[float, ...], other: TenantView) -> bool:
+        """True when it has used no more than the other one, as that stood if its work came now."""
+        return turn[0] <= max(self._levels.get(other.name, _NEVER), self._passed)
+
     def runs_before(self, tenant: TenantView, other: TenantView, amount: float, now: float) -> int | None:
         """See `Fairness.runs_before`."""
         mine, its = self.key(tenant)[0], self.key(other)[0]

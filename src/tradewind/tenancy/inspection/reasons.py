@@ -107,8 +107,12 @@ def why_waiting(allocator: Allocator, job: str) -> str:
         return "it is paused"
     if not it.admitted:
         return "its Core waits for a place"
-    if any(request.promised for request in it.booked.values()):
+    promised = [request.takes_at for request in it.booked.values() if request.promised]
+    if None in promised:
         return "runs of others are being ended for it"
+    if promised:
+        last = f" (the last time none was: {it.tenant.why_not})" if it.tenant.why_not else ""
+        return f"a place is kept for it, and runs of others that are still there are ended soon{last}"
     if not it.waiting:
         return "a place is kept for it, which is not free yet" if it.booked else ""
     demand = it.waiting[0].demand

@@ -10,6 +10,9 @@ from tradewind.errors import InputError
 from tradewind.problem import Payer
 from tradewind.utils.units import format_duration, parse_duration
 
+MOST_TAKEN = 3
+"""A trial without checkpoints is taken so often at most: what was done of it is lost each time."""
+
 PAYERS: tuple[Payer, ...] = get_args(Payer)
 _KEYS = ("within", "pays", "exempt")
 _HINT = "write within=2m, and pays=owner, taker or cluster, and exempt=30s"
@@ -33,7 +36,8 @@ class PreemptionPolicy:
     def words(self) -> str:
         """The policy in a few words."""
         whom = {"owner": "their owners pay", "taker": "it pays", "cluster": "nobody pays"}[self.pays]
-        return f"takes runs of others to have its places within {format_duration(self.within)}, and {whom} for them"
+        when = format_duration(self.within)
+        return f"has a place within {when} of when its work comes, if need be by runs of others, and {whom} for them"
 
 
 def preemption_document(given: Mapping[str, Any]) -> dict[str, Any]:

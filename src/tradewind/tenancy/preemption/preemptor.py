@@ -1,7 +1,8 @@
-"""The choice of the runs that are taken so that a tenant below its share gets its places."""
+"""The choice of the runs that are taken so that a tenant whose work comes gets places."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,37 +12,56 @@ from tradewind.tenancy.preemption.policy import PreemptionPolicy
 from tradewind.tenancy.priority.base import Priority
 from tradewind.tenancy.request_queue import QueuedSearch, ResourceRequest, Tenant
 from tradewind.tenancy.resources import SLACK, Amounts, add_amounts, dominant_share, fits_within
+from tradewind.utils.units import format_duration
+
+_MOST_DOUBLINGS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Taking:
-    """A decision: some runs of a node are ended, and a place there is kept for another one.
+    """A decision: a place on a node is kept for a run, and runs there are ended for it, now or later.
 
     Attributes:
         request: The run that gets the place.
         node: The node.
-        victims: The runs that are taken.
+        victims: The runs that are taken; none where there is room by others that go, or where it is not time yet.
         policy: That of the tenant that takes them.
+        at: When runs are taken; later than now where the place is only kept until then.
+        why: Why its tenant may, in words that follow its name.
     """
 
     request: ResourceRequest
     node: str
     victims: tuple[ResourceRequest, ...]
     policy: PreemptionPolicy
+    at: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A way to make room: from when on it is one, what is lost by it, on which node, and the runs that go."""
+
+    at: float
+    lost: float
+    node: str
+    victims: tuple[ResourceRequest, ...]
 
 
 class Preemptor:
     """Decides which runs are taken, and when.
 
-    A tenant's share is its weight among those that have work. Whoever comes, and has not reached it yet, waits for runs
-    to end by themselves; shortly before the time of its policy is over, runs are taken for what is still missing:
+    Whoever comes waits for runs to end by themselves; shortly before the time of its policy is over, runs are taken:
 
-    - only of tenants above their share, and only where the one that gets the place stays below what the other one had
-      for its weight: each taking makes the largest shares smaller, so no two tenants take from each other in turns;
-    - only those that can be repeated, and that had their place for a while;
-    - those that were never taken first, and of these the youngest.
+    - for its first place of any tenant, first of those above their share, unless the rule between tenants would serve
+      the other one before;
+    - for further places only of tenants above their share, and only as far as they fit the share of who gets them: a
+      share is the weight among the tenants that have work.
 
-    Once it has had its share, the rule between tenants alone says what it gets, until it has been away.
+    So each arrival takes places for its share, or one, and no more: what is taken comes to an end, and no two tenants
+    take from each other in turns. Runs are taken that can be repeated, never taken ones first, of these the youngest. A
+    run is exempt for a while after it began, and for twice as long each time that one of its trial was taken: so each
+    trial comes to its end, whatever comes.
 
     Args:
         tenants: The tenants, by name, as they are at any time.
@@ -64,32 +84,69 @@ class Preemptor:
             return None, None
         shares = self._due_shares()
         for tenant in takers:
-            below = self._share(tenant) < shares.get(tenant.view.name, 0.0) - SLACK
-            tenant.claims = tenant.view.name not in shares or (tenant.claims and below)
-            waits = below and tenant.claims and _wants(tenant)
-            tenant.below = (now if tenant.below is None else tenant.below) if waits else None
+            self._look(tenant, shares, now)
         later: list[float] = []
         for tenant in sorted(takers, key=lambda each: (self._fairness.key(each.view), each.number)):
-            if tenant.below is None or tenant.preempt is None:
+            if tenant.claim.since is None or tenant.preempt is None:
                 continue
-            due = tenant.below + max(0.0, tenant.preempt.within - self._grace)
-            if now < due:
-                later.append(due)
-            elif (found := self._take_for(tenant, tenant.preempt, shares, now)) is not None:
-                return found, None
-            else:
-                later += self._exempt_until(tenant, tenant.preempt, now)
+            due = self._due(tenant, tenant.preempt)
+            opens = due - tenant.preempt.exempt
+            if now < opens:
+                later.append(opens)
+                continue
+            for request, first, fits in self._deserved(tenant, shares):
+                if (plan := self._plan(request, due, shares, first=first, fits=fits)) is None:
+                    continue
+                if plan.at > now and request.takes_at is not None:
+                    later.append(plan.at)
+                    continue
+                victims = plan.victims if plan.at <= now else ()
+                why = self._why(tenant, shares, now, first=first)
+                return Taking(request, plan.node, victims, tenant.preempt, max(now, plan.at), why), None
         return None, min(later, default=None)
 
-    def keeps_places(self, tenant: Tenant, now: float) -> bool:
-        """True for a newcomer so near the end of its time that a run begun now would still be exempt when it is over.
+    def lapsed(self) -> list[ResourceRequest]:
+        """The runs for which places are kept though their tenants may take none any more."""
+        return [
+            request
+            for tenant in self._tenants.values()
+            if tenant.preempt is None or tenant.claim.since is None
+            for job in tenant.jobs.values()
+            for request in job.booked.values()
+            if request.takes_at is not None
+        ]
 
-        Places are kept for it then, whatever the rule between tenants: else others' runs that end shortly before would
-        make room for more of theirs, of which none may be taken in time.
+    def bound(self, tenant: Tenant, now: float) -> float | None:
+        """Seconds within which a tenant has its first place, with the tenants and runs of now; None without a promise.
+
+        Args:
+            tenant: The tenant.
+            now: The time.
         """
-        if tenant.preempt is None or tenant.below is None:
-            return False
-        return now >= tenant.below + tenant.preempt.within - self._grace - tenant.preempt.exempt - SLACK
+        if tenant.preempt is None or tenant.claim.placed:
+            return None
+        booked = (request for job in tenant.jobs.values() for request in job.booked.values())
+        if (on_its_way := next((each for each in booked if _is_taken_for(each)), None)) is not None:
+            return max(0.0, on_its_way.opens - now)
+        if tenant.claim.since is None:
+            return None
+        shares, due = self._due_shares(), self._due(tenant, tenant.preempt)
+        deserved = self._deserved(tenant, shares)
+        plans = [self._plan(request, due, shares, first=first, fits=fits) for request, first, fits in deserved]
+        at = min((plan.at for plan in plans if plan is not None), default=None)
+        return None if at is None else max(0.0, at - now) + self._grace
+
+    def _look(self, tenant: Tenant, shares: Mapping[str, float], now: float) -> None:
+        """See what has become of the claim of a tenant."""
+        claim, name = tenant.claim, tenant.view.name
+        if claim.placed and name in shares and self._share(tenant) >= shares[name] - SLACK:
+            claim.open = False
+        waits = claim.open and any(True for _ in self._deserved(tenant, shares))
+        claim.since = (now if claim.since is None else claim.since) if waits else None
+
+    def _due(self, tenant: Tenant, policy: PreemptionPolicy) -> float:
+        """The time at which runs are taken for a tenant that waits."""
+        return (tenant.claim.since or 0.0) + max(0.0, policy.within - self._grace)
 
     def _due_shares(self) -> dict[str, float]:
         """The share that is due to each tenant that has work, by its weight."""
@@ -97,106 +154,180 @@ class Preemptor:
         weights = sum(tenant.view.weight for tenant in busy)
         return {tenant.view.name: tenant.view.weight / weights for tenant in busy}
 
-    def _share(self, tenant: Tenant, without: Sequence[float] = (), more: Sequence[float] = ()) -> float:
+    def _share(self, tenant: Tenant, without: Sequence[float] = ()) -> float:
         """The dominant share of a tenant as it is when all that is being taken has changed hands.
 
-        Places that are only kept until runs end by themselves are not counted.
+        Places that are only kept are not counted.
 
         Args:
             tenant: The tenant.
             without: What else is taken.
-            more: What it gets.
         """
-        kept = [each.demand for job in tenant.jobs.values() for each in job.booked.values() if not each.promised]
+        booked = (request for job in tenant.jobs.values() for request in job.booked.values())
+        kept = [request.demand for request in booked if not _is_taken_for(request)]
         used = tenant.used
-        for sign, amounts in ((-1, tenant.taken), *((-1, each) for each in kept), (-1, without), (1, more)):
+        for amounts in (tenant.taken, *kept, without):
             if amounts:
-                used = [u + sign * a for u, a in zip(used, amounts, strict=True)]
+                used = [u - a for u, a in zip(used, amounts, strict=True)]
         return dominant_share(used, self._pool.total)
 
-    def _exempt_until(self, tenant: Tenant, policy: PreemptionPolicy, now: float) -> list[float]:
-        """The first time after now at which a run of another tenant is exempt no more."""
-        ends = [
-            run.since + policy.exempt
-            for other in self._tenants.values()
-            if other is not tenant
-            for run in _takeable(other)
-        ]
-        return [min(later)] if (later := [end for end in ends if end > now]) else []
+    def _deserved(self, tenant: Tenant, shares: Mapping[str, float]) -> Iterator[tuple[ResourceRequest, bool, bool]]:
+        """The next runs of a tenant that it has a claim to a place for.
 
-    def _take_for(
-        self, tenant: Tenant, policy: PreemptionPolicy, shares: Mapping[str, float], now: float
-    ) -> Taking | None:
-        found, leaving = self._candidates(tenant, policy, shares, now), self._leaving()
+        Yields:
+            A run, whether it is the first one, and whether it fits the tenant's share.
+        """
+        share, claim, due = self._share(tenant), tenant.claim, shares.get(tenant.view.name, 0.0)
+        first = not claim.placed and not any(
+            _is_taken_for(request) for job in tenant.jobs.values() for request in job.booked.values()
+        )
+        got = 0.0
         for request in self._wanted(tenant):
-            best: tuple[float, str, tuple[ResourceRequest, ...]] | None = None
-            for node in {**found, **leaving}:
-                victims = self._victims(request, node, found.get(node, []), leaving.get(node), shares)
-                if victims is None:
-                    continue
-                lost = _lost(victims, self._pool.total, now)
-                if best is None or lost < best[0]:
-                    best = lost, node, victims
-            if best is not None:
-                return Taking(request, best[1], best[2], policy)
-        return None
-
-    def _candidates(
-        self, tenant: Tenant, policy: PreemptionPolicy, shares: Mapping[str, float], now: float
-    ) -> dict[str, list[ResourceRequest]]:
-        """The runs that a tenant may take, by node, in the order in which they are taken."""
-        found: dict[str, list[ResourceRequest]] = {}
-        for other in self._tenants.values():
-            if other is tenant or not self._fairness.may_take(tenant.view, other.view):
-                continue
-            if self._share(other) <= shares.get(other.view.name, 0.0) + SLACK:
-                continue
-            for run in _takeable(other):
-                if run.node is not None and now - run.since >= policy.exempt - SLACK:
-                    found.setdefault(run.node, []).append(run)
-        return {node: sorted(runs, key=lambda run: (run.taken, -run.since, run.id)) for node, runs in found.items()}
-
-    def _leaving(self) -> dict[str, list[float]]:
-        """Amounts on each node that are being taken, and not gone yet."""
-        found: dict[str, list[float]] = {}
-        for tenant in self._tenants.values():
-            if any(tenant.taken):
-                for run in (run for job in tenant.jobs.values() for run in job.running.values()):
-                    if run.taken_for is not None and run.node is not None:
-                        found[run.node] = add_amounts(found.get(run.node, [0.0] * len(run.demand)), run.demand)
-        return found
+            more = dominant_share(request.demand, self._pool.total)
+            fits = max(share, claim.taken) + got + more <= due + SLACK
+            if fits or (first and any(self._precedes(tenant, other) for other in self._tenants.values())):
+                yield request, first, fits
+                first, got = False, got + more
 
     def _wanted(self, tenant: Tenant) -> Iterator[ResourceRequest]:
-        """The next runs of a tenant for which places may be taken: one of each of its searches, in their order."""
+        """The next runs of a tenant: of each search those that have places kept, and one more, in their order."""
         jobs = [job for job in tenant.jobs.values() if job.admitted and not job.paused]
         for job in sorted(jobs, key=lambda job: (job.nice, *self._priority.key(job.view), job.view.number)):
-            if self._priority.declines(job.view) or (request := _first(job)) is None:
+            if self._priority.declines(job.view):
+                continue
+            yield from (request for request in job.booked.values() if request.takes_at is not None)
+            request = _first(job)
+            if request is None:
                 continue
             if request.booked or fits_within(add_amounts(tenant.used, request.demand), tenant.quota):
                 yield request
 
+    def _why(self, tenant: Tenant, shares: Mapping[str, float], now: float, *, first: bool) -> str:
+        if first:
+            return f"had no place {format_duration(now - (tenant.claim.since or now))} after its work came"
+        return f"had {self._share(tenant):.0%} of the cluster, and {shares[tenant.view.name]:.0%} are due to it"
+
+    # ------------------------------------------------------------------ how to make room
+
+    def _precedes(self, tenant: Tenant, other: Tenant) -> bool:
+        """True when the rule between tenants would not serve another one before the first place of a tenant."""
+        turn = tenant.claim.turn
+        return (
+            other is not tenant and any(other.used) and turn is not None and self._fairness.precedes(turn, other.view)
+        )
+
+    def _plan(
+        self, request: ResourceRequest, due: float, shares: Mapping[str, float], *, first: bool, fits: bool
+    ) -> _Plan | None:
+        """The best way to make room for a run: as early as possible from when it is due, with as little lost."""
+        tenant = request.job.tenant
+        others = [each for each in self._tenants.values() if self._fairness.may_take(tenant.view, each.view)]
+        above = [each for each in others if self._share(each) > shares.get(each.view.name, 0.0) + SLACK]
+        if not fits:
+            above = [each for each in above if self._precedes(tenant, each)]
+        plans = [self._plan_from(request, due, above, shares)]
+        if first and (plans[0] is None or plans[0].at > due):
+            all_of = [each for each in others if self._precedes(tenant, each)]
+            plans.append(self._plan_from(request, due, all_of, None))
+        return min((plan for plan in plans if plan is not None), key=lambda plan: plan.at, default=None)
+
+    def _plan_from(
+        self, request: ResourceRequest, due: float, owners: Sequence[Tenant], shares: Mapping[str, float] | None
+    ) -> _Plan | None:
+        """The best way to make room for a run by those of some owners, with shares only while they are above theirs."""
+        found, room = self._candidates(request.job.tenant, owners), self._room(request, due)
+        best: _Plan | None = None
+        for node in {**found, **room}:
+            if not self._pool.holds(node, request.demand):
+                continue
+            runs = found.get(node, [])
+            free = room.get(node) or self._pool.free_amounts(node, booked=False)
+            plan = self._plan_on(node, request.demand, free, runs, shares, due)
+            if plan is not None and (best is None or (plan.at, plan.lost) < (best.at, best.lost)):
+                best = plan
+        return best
+
+    def _plan_on(
+        self,
+        node: str,
+        demand: Amounts,
+        free: Sequence[float],
+        runs: Sequence[tuple[float, ResourceRequest]],
+        shares: Mapping[str, float] | None,
+        due: float,
+    ) -> _Plan | None:
+        """The earliest way to make room on a node: the more time passes, the more of its runs are exempt no more."""
+
+        def victims(at: float) -> tuple[ResourceRequest, ...] | None:
+            return self._victims(demand, free, [run for until, run in runs if until <= at + SLACK], shares)
+
+        times = sorted({due, *(until for until, _ in runs if until > due)})
+        if (place := bisect_left(times, True, key=lambda at: victims(at) is not None)) == len(times):
+            return None
+        taken = victims(times[place]) or ()
+        lost = sum(dominant_share(run.demand, self._pool.total) * (times[place] - run.since) for run in taken)
+        return _Plan(times[place], lost, node, taken)
+
+    def _candidates(self, tenant: Tenant, owners: Sequence[Tenant]) -> dict[str, list[tuple[float, ResourceRequest]]]:
+        """The runs that a tenant may take, by node, in the order of their taking, and until when each is exempt."""
+        found: dict[str, list[tuple[float, ResourceRequest]]] = {}
+        for job in (job for other in owners if other is not tenant for job in other.jobs.values()):
+            for run in job.running.values():
+                if run.repeatable and not run.stopping and run.node is not None:
+                    found.setdefault(run.node, []).append((run.since + self._exempt(run, tenant.preempt), run))
+        return {
+            node: sorted(runs, key=lambda each: (each[1].taken, -each[1].since, each[1].id))
+            for node, runs in found.items()
+        }
+
+    def _exempt(self, run: ResourceRequest, policy: PreemptionPolicy | None) -> float:
+        """Seconds for which a run is exempt: twice as long each time that one of its trial was taken."""
+        exempt = 0.0 if policy is None else policy.exempt
+        return max(exempt, self._grace) * 2.0 ** min(run.taken, _MOST_DOUBLINGS) if run.taken else exempt
+
+    def _room(self, request: ResourceRequest, until: float) -> dict[str, list[float]]:
+        """Amounts that are free on nodes where runs are being taken or places are kept, when all that is done.
+
+        What waits for runs to end by themselves goes behind.
+
+        Args:
+            request: The run that is to have room; what is kept for it is free.
+            until: The places count that are kept for others with runs that are taken until then.
+        """
+        found: dict[str, list[float]] = {}
+        for job in (job for tenant in self._tenants.values() for job in tenant.jobs.values()):
+            for run in job.running.values():
+                if run.taken_for is not None and run.node is not None:
+                    found[run.node] = add_amounts(self._free(found, run.node), run.demand)
+            for other in job.booked.values():
+                if other.booked is None or other.booked not in self._pool:
+                    continue
+                kept = other.promised and other is not request and (other.takes_at is None or other.takes_at <= until)
+                sign = -1.0 if kept else 0.0
+                found[other.booked] = add_amounts(
+                    self._free(found, other.booked), [sign * amount for amount in other.demand]
+                )
+        return found
+
+    def _free(self, found: Mapping[str, list[float]], node: str) -> list[float]:
+        return found[node] if node in found else list(self._pool.free_amounts(node, booked=False))
+
     def _victims(
         self,
-        request: ResourceRequest,
-        node: str,
+        demand: Amounts,
+        free: Sequence[float],
         runs: Sequence[ResourceRequest],
-        leaving: Sequence[float] | None,
-        shares: Mapping[str, float],
+        shares: Mapping[str, float] | None,
     ) -> tuple[ResourceRequest, ...] | None:
         """The runs of a node that are to be taken so that another one has room; None where there is no such choice.
 
-        There are none where what is being taken there in any case leaves enough.
+        Args:
+            demand: What is to have room.
+            free: What is free there in any case.
+            runs: Those that may be taken, in their order.
+            shares: The shares that are due to tenants, where only those above theirs lose runs.
         """
-        if not self._pool.holds(node, request.demand):
-            return None
-        tenant, demand = request.job.tenant, request.demand
-        mine = self._share(tenant, more=demand) / tenant.view.weight
-        free = self._pool.free_amounts(node)
-        if request.booked == node:
-            free = tuple(add_amounts(free, demand))
-        if leaving is not None:
-            free = tuple(add_amounts(free, leaving))
-        room = [max(0.0, amount) for amount in free]  # what is kept for others stays theirs
+        room = list(free)
         taken: dict[str, list[float]] = {}
         victims: list[ResourceRequest] = []
         for run in runs:
@@ -204,15 +335,14 @@ class Preemptor:
                 break
             owner = run.job.tenant
             lost = taken.setdefault(owner.view.name, [0.0] * len(demand))
-            share = self._share(owner, without=lost)
-            if share <= shares.get(owner.view.name, 0.0) + SLACK or share / owner.view.weight <= mine + SLACK:
+            if shares is not None and self._share(owner, lost) <= shares.get(owner.view.name, 0.0) + SLACK:
                 continue
             if not any(has < wanted - SLACK and d > 0 for has, wanted, d in zip(room, demand, run.demand, strict=True)):
                 continue  # what it has is not what is missing
             victims.append(run)
             taken[owner.view.name] = add_amounts(lost, run.demand)
             room = add_amounts(room, run.demand)
-        if not _enough(room, demand) or (not victims and leaving is None):
+        if not _enough(room, demand):
             return None
         for run in list(victims):  # the first ones may be superfluous once a large one is taken
             less = [r - d for r, d in zip(room, run.demand, strict=True)]
@@ -222,24 +352,16 @@ class Preemptor:
         return tuple(victims)
 
 
-def _wants(tenant: Tenant) -> bool:
-    return any(_first(job) is not None for job in tenant.jobs.values() if job.admitted and not job.paused)
-
-
 def _first(job: QueuedSearch) -> ResourceRequest | None:
-    """The next run of a search that has no place, and for which none is being taken."""
+    """The next run of a search that has no place, and for which none is kept or taken by a claim."""
     booked = next((request for request in job.booked.values() if not request.promised), None)
     return booked or (job.waiting[0] if job.waiting else None)
 
 
-def _takeable(tenant: Tenant) -> Iterator[ResourceRequest]:
-    return (run for job in tenant.jobs.values() for run in job.running.values() if run.repeatable and not run.stopping)
+def _is_taken_for(request: ResourceRequest) -> bool:
+    """True of a run that waits for runs that are being ended."""
+    return request.promised and request.takes_at is None
 
 
 def _enough(room: Sequence[float], demand: Amounts) -> bool:
     return not any(wanted > 0 and wanted > has + SLACK for has, wanted in zip(room, demand, strict=True))
-
-
-def _lost(victims: Sequence[ResourceRequest], total: Amounts, now: float) -> float:
-    """The work that is lost: dominant share times seconds."""
-    return sum(dominant_share(run.demand, total) * (now - run.since) for run in victims)

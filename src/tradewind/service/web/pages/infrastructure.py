@@ -15,6 +15,7 @@ from tradewind.service.context import Context
 from tradewind.service.http.responses import etag_headers, etag_of, not_modified
 from tradewind.service.web.page_access import Administrator, Sent, Shared, Viewer
 from tradewind.service.web.rendering import redirect, render, render_part
+from tradewind.store.clusters.cluster_store import taking_words
 
 cluster_router = APIRouter(include_in_schema=False)
 
@@ -23,6 +24,7 @@ RESOURCES = {"cpu": "CPU", "memory": "memory, GiB", "gpu": "GPU"}
 
 _MOST_JOBS = 200
 _PAST = 15
+_MOST_TAKINGS = 5
 
 
 @cluster_router.get("/cluster")
@@ -57,6 +59,7 @@ def _values(shared: Context, who: Principal, chosen: dict[str, Any] | None) -> d
         "yielding": [job for job in jobs if "gives way" in job["why"] or "quota" in job["why"]],
         "waiting": sum(job["waiting"] for job in chosen["jobs"]),
         "running": sum(job["running"] for job in chosen["jobs"]),
+        "takings": [(each["at"], taking_words(each)) for each in reversed(chosen["takings"][-_MOST_TAKINGS:])],
         "past": past,
     }
 
