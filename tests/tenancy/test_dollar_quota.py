@@ -23,6 +23,7 @@ from tradewind.store.service.claims import ClaimStore
 from tradewind.store.service.requests import RequestStore
 from tradewind.store.sql.database import Database
 from tradewind.tenancy.billing import check_dollar_quota, tenant_bills
+from tradewind.tenancy.events import AllocatorEvent
 from tradewind.tenancy.messages import CoreMessage, ProgressMessage
 from tradewind.tenancy.shared_cluster import SharedCluster
 from tradewind.testing.stores import run as run_row
@@ -129,7 +130,12 @@ def test_a_search_whose_runs_are_simulated_spends_nothing(
     number = world.store.submit(JobRow(0, "A", "one", study_document(spec))).id
     assert world.store.spending("A") == ({number: 2.0}, 0.0)
     said, take = list[CoreMessage](), SharedCluster._take
-    monkeypatch.setattr(SharedCluster, "_take", lambda self, message: (said.append(message), take(self, message))[1])
+
+    def heard(self: SharedCluster, message: CoreMessage) -> list[AllocatorEvent]:
+        said.append(message)
+        return take(self, message)
+
+    monkeypatch.setattr(SharedCluster, "_take", heard)
     world.run_until(world.over)
     job = world.store.job(number)
     assert (job.state, job.simulated) == ("done", True)

@@ -264,3 +264,21 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(PrerequisiteError, match=r"runs on this machine cannot be noted in .*: Not a directory") as said:
         made.submit(request(tmp_path, "a"), ())
     assert said.value.hint == "set TRADEWIND_SLOTS to a folder of your own"
+
+
+def test_a_program_that_is_not_there_when_its_run_has_waited_fails_that_run_only(
+    two: tuple[ProcessRunner, ProcessRunner], tmp_path: Path
+) -> None:
+    one, other = two
+    first = one.submit(request(tmp_path, "a"), ())
+    wrong = other.submit(replace(request(tmp_path, "b"), argv=("no-such-program",)), ())
+    third = other.submit(request(tmp_path, "c"), ())
+    assert state(other, wrong) is RunState.SUBMITTING
+    for name in "ac":
+        (tmp_path / f"end-{name}").touch()
+    assert wait_for_end(one, first).state is RunState.DONE
+    status = wait_for_end(other, wrong)
+    assert (status.state, status.exit_code) == (RunState.FAILED, 127)
+    assert "there is no program 'no-such-program'" in status.reason
+    assert wait_for_end(other, third).state is RunState.DONE
+    other.forget(wrong)

@@ -289,7 +289,7 @@ class PilotManager:
         """Offer that a machine is asked for by: its own where machines are made, else what its tasks need."""
         if self._makes and machine.offer is not None:
             return machine.offer.times(1)
-        # Processes of this machine are not pinned to CPUs, and hosts are what they are: the slots of the plan limit.
+        # Processes of this machine have CPUs as a gang, and hosts are what they are: the slots of the plan limit.
         free = self._here or (self.apart and self._deployer.provisioner.gives_machines)
         vcpu = 0.0 if free else float(machine.slots)
         memory = 0 if free else machine.slots * self._terms.slot_bytes

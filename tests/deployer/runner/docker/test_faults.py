@@ -116,7 +116,7 @@ def test_what_was_created_and_not_started_is_started_once(
 
     monkeypatch.setattr(docker_submit, "_IN_FLIGHT_SECONDS", 0.3)
     with monkeypatch.context() as killed:
-        killed.setattr(docker_submit._Start, "_start", lambda *words: None)
+        killed.setattr(docker_submit.ContainerStart, "_start", lambda *words: None)
         request = in_container(tmp_path, ("sh", "-c", "echo ran >> count"))
         handle = make().submit(request, [])
     runner = make()

@@ -37,14 +37,14 @@ def make(tmp_path: Path, docker: DockerEngine) -> Iterator[Make]:  # noqa: F811
 @pytest.fixture
 def orders(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """When the engine was asked to start something, by an engine that takes its time over it as a loaded one does."""
-    start, found = docker_submit._Start._start, []
+    start, found = docker_submit.ContainerStart._start, []
 
     def slowly(self: Any, container_id: str, role: str) -> None:
         found.append(time.time())
         time.sleep(_SLOW_SECONDS)
         start(self, container_id, role)
 
-    monkeypatch.setattr(docker_submit._Start, "_start", slowly)
+    monkeypatch.setattr(docker_submit.ContainerStart, "_start", slowly)
     return found
 
 
@@ -102,13 +102,13 @@ def test_what_is_killed_while_its_run_starts_still_knows_when_it_asked(
     monkeypatch: pytest.MonkeyPatch,
     docker: DockerEngine,  # noqa: F811
 ) -> None:
-    start = docker_submit._Start._start
+    start = docker_submit.ContainerStart._start
 
     def killed(self: Any, container_id: str, role: str) -> None:
         start(self, container_id, role)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(docker_submit._Start, "_start", killed)
+    monkeypatch.setattr(docker_submit.ContainerStart, "_start", killed)
     request = in_container(tmp_path, code(_NOTES))
     first = docker_runner(tmp_path, docker)
     with pytest.raises(KeyboardInterrupt):

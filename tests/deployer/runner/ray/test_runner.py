@@ -69,7 +69,7 @@ class RayBench(RunnerBench):
         self.namespace = f"tradewind-{uuid.uuid4().hex}"
 
     def make(self, **given: Any) -> RayRunner:
-        settings = {"address": self.cluster.address, "scratch": str(self.folder / "scratch")}
+        settings: dict[str, Any] = {"address": self.cluster.address, "scratch": str(self.folder / "scratch")}
         settings |= {"namespace": self.namespace, "share": False, **given}
         return RayRunner(settings=RaySettings(**settings), data_folder=self.folder / "data")
 

@@ -95,7 +95,7 @@ class ContainerStart:
         try:
             self._engine.call(lambda client: client.inspect_image(image), CALL_SECONDS)
         except APIError as error:
-            return error.status_code != _MISSING
+            return bool(error.status_code != _MISSING)
         return True
 
     def run(self, slot: Slot | None = None) -> Mapping[str, int]:
