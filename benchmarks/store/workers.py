@@ -28,11 +28,12 @@ JOB: dict[str, Any] = {
 WORKER = """
 import sys
 from tradewind import Study
-with Study.open(sys.argv[1], "workers") as study:
+with Study.open(sys.argv[1], "workers") as study, open(sys.argv[2], "a", buffering=1) as handed_out:
     print("up", flush=True)
     sys.stdin.readline()
     while study.finished is None:
         for asked in study.ask():
+            handed_out.write(f"{asked.number}\\n")
             study.tell(asked, runtime=1.0, metrics={"value": asked.configuration["x"]})
 """
 
