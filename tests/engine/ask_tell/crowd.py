@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tradewind.engine.ask_tell.proposed_ahead import AheadCount
 from tradewind.engine.ask_tell.shared_study import SharedStudy
 
@@ -18,3 +20,4 @@ class OneOfACrowd(SharedStudy):
         super()._open()
         self._ahead = CrowdCount()
         self._ahead.caught_up(0)
+        self._own.at_once = self._own.kept = math.inf  # however long the machine stands still

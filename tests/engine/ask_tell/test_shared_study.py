@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -247,6 +248,103 @@ def test_who_proposed_a_trial_writes_nothing_over_what_another_one_has_told(url:
         assert seen == [2, 3, 4, 5]
 
 
+def _in_the_habit(study: SharedStudy) -> None:
+    """Ask and tell so often that the next trial is taken when one is told."""
+    for _ in range(5):
+        _tell(study, study.ask()[0])
+
+
+def test_a_worker_that_asks_at_once_each_time_has_its_next_trial_taken_with_what_it_tells(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with OneOfACrowd(url, JOB) as one, OneOfACrowd(url, JOB) as two:
+        _in_the_habit(one)
+        (taken,) = one._own.taken.values()
+        assert one.pending == []
+        assert taken.number not in {asked.number for asked in two.ask(3)}
+        with monkeypatch.context() as patch:
+            patch.setattr(one._workers.quick, "take", _interrupt)
+            patch.setattr(one._workers, "step", _interrupt)
+            assert one.ask() == [taken], "without a word to the store"
+        assert one.pending == [taken]
+        assert _tell(one, taken).state == TrialState.SUCCEEDED
+
+
+@pytest.mark.parametrize("how", ["close", "enqueue", "give_back", "optimise", "too late"])
+def test_what_was_taken_and_is_not_asked_for_goes_to_others(
+    url: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with OneOfACrowd(url, JOB) as two:
+        one = OneOfACrowd(url, JOB)
+        _in_the_habit(one)
+        (taken,) = one._own.taken.values()
+        if how == "close":
+            one.close()
+        elif how == "enqueue":
+            one.enqueue({"x": 199})
+        elif how == "give_back":
+            one.give_back([])
+        elif how == "optimise":
+            one.optimise(float, trials=0)
+        else:
+            monkeypatch.setattr(type(one._own), "outdated", property(lambda own: bool(own.taken)))
+            one._wake.set()
+            while one._own.taken:
+                time.sleep(0.01)
+        assert taken.number in {asked.number for _ in range(4) for asked in two.ask()}
+        one.close()
+
+
+def test_what_a_worker_had_taken_goes_to_others_when_it_dies(url: str) -> None:
+    with OneOfACrowd(url, JOB) as two:
+        one = OneOfACrowd(url, JOB)
+        _in_the_habit(one)
+        (taken,) = one._own.taken.values()
+        _expire(one)
+        numbers = set[int]()
+        while given := two.ask():
+            numbers |= {asked.number for asked in given}
+        assert taken.number in numbers
+        one.close()
+
+
+def test_a_turn_that_fails_or_is_interrupted_loses_neither_the_result_nor_the_next_trial(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with OneOfACrowd(url, JOB) as one:
+        _in_the_habit(one)
+        seen = [asked.number for asked in one.ask()]
+        take = one._workers.quick.take
+
+        def stored_but_interrupted(*given: Any) -> Any:
+            take(*given)
+            raise KeyboardInterrupt
+
+        for fault in (_interrupt, stored_but_interrupted):
+            with monkeypatch.context() as patch:
+                patch.setattr(one._workers.quick, "take", fault)
+                with pytest.raises(KeyboardInterrupt):
+                    one.tell(seen[-1], runtime=1.0, metrics={"value": 3.0})
+            trial = one.tell(seen[-1], runtime=1.0, metrics={"value": 3.0})
+            assert (trial.number, trial.state) == (seen[-1], TrialState.SUCCEEDED)
+            seen += [asked.number for asked in one.ask()]
+        while given := one.ask():
+            seen += [asked.number for asked in given]
+        assert sorted(seen) == list(range(5, 12))
+
+
+def test_one_worker_makes_the_proposals_and_another_one_when_that_one_is_gone(url: str) -> None:
+    with OneOfACrowd(url, JOB) as two:
+        one = OneOfACrowd(url, JOB)
+        one.ask()
+        two.ask()
+        assert (one._leads, two._leads) == (True, False)
+        one.close()
+        numbers = {asked.number for _ in range(11) for asked in two.ask()}
+        assert numbers == set(range(12)) - {1}
+        assert two._leads
+
+
 def test_trials_are_proposed_ahead_only_where_no_result_decides_what_is_next(url: str) -> None:
     jobs: list[dict[str, Any]] = [
         {"searcher": "coordinate_descent"},
@@ -270,6 +368,7 @@ def test_the_number_of_proposals_ahead_follows_the_rate_of_the_others(monkeypatc
 
 _WORKER = """
 import sys
+import time
 from tradewind import Study
 with Study.open(sys.argv[1], "shared") as study, open(sys.argv[2], "a", buffering=1) as told:
     print("up", flush=True)

@@ -15,12 +15,8 @@ from tradewind.store.studies.quick_turns import Told
 from tradewind.utils.clock import SystemClock
 from tradewind.utils.processes import Moment
 
-_AT_ONCE, _HABIT = 0.05, 3
-"""A worker that has asked within so many seconds of telling a trial, so many times in a row, has its next one taken for
-it when it tells one."""
-
-_KEPT = 1.0
-"""Seconds after which a trial that was taken for a worker is given back, if it was not asked for."""
+_AT_ONCE, _HABIT, _KEPT = 0.05, 3, 1.0
+"""A worker that has asked at once so many times in a row has its next trial taken for it when it tells one."""
 
 
 class OwnTrials:
@@ -35,12 +31,14 @@ class OwnTrials:
 
     Attributes:
         taken: Those that were taken for the worker, but not asked for yet, by number.
+        at_once: Seconds after telling a trial within which the next question is one at once.
+        kept: Seconds after which a trial that was taken is given back, if it was not asked for.
     """
 
     def __init__(self, spec: JobSpec, problem: Problem, searcher: Searcher, owner: str, lease: float) -> None:
         self._made_of = (spec, problem, searcher, owner)
         self._problem = problem
-        self._kept = min(_KEPT, lease / 2)
+        self.at_once, self.kept = _AT_ONCE, min(_KEPT, lease / 2)
         self._machine = ask_tell_machine(*self._made_of)
         self._held: dict[int, tuple[Trial, Run]] = {}
         self.taken: dict[int, Asked] = {}
@@ -108,11 +106,11 @@ class OwnTrials:
     @property
     def outdated(self) -> bool:
         """True where trials that were taken have been kept for so long that others may have them."""
-        return bool(self.taken) and self._taken_at.ago() > self._kept
+        return bool(self.taken) and self._taken_at.ago() > self.kept
 
     def asks(self, count: int) -> None:
         """Note that the worker asks for so many trials."""
-        self._quick = self._quick + 1 if self._told_at.ago() < _AT_ONCE else 0
+        self._quick = self._quick + 1 if self._told_at.ago() < self.at_once else 0
         self._count = count
 
     def told(self) -> None:

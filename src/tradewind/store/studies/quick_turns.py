@@ -64,7 +64,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What came of a turn.
+    """Result of a turn.
 
     Attributes:
         done: What was told is written. False, and nothing is changed, where it was told before, or ends the study.
@@ -99,7 +99,8 @@ def _bind(name: str, kind: Any = None) -> sa.BindParameter[Any]:
 _STUDY, _TRIAL, _ATTEMPT = _bind("study"), _bind("trial"), _bind("attempt")
 _OPEN_STATES = tuple(state.value for state in TrialState if not state.ended)
 _OPEN = sa.or_(*(trials.c.state == sa.literal_column(f"'{name}'") for name in _OPEN_STATES))
-_RUNNING = trials.c.state == sa.literal_column(f"'{TrialState.RUNNING.value}'")
+# Who knows a trial's number is not to look for it by its state: that index has an entry of each one that ran.
+_RUNNING = trials.c.state.concat(sa.literal_column("''")) == sa.literal_column(f"'{TrialState.RUNNING.value}'")
 _IS_AHEAD = shared_trials.c.worker == sa.literal_column(f"'{AHEAD}'")
 _MINE = shared_trials.c.study_id == _STUDY
 _EVERY = shared_trials.alias("every")
@@ -114,11 +115,17 @@ _NEWEST = sa.select(sa.func.coalesce(sa.func.max(trials.c.number), sa.literal_co
 )
 _STANDS = (trials.c.study_id == _STUDY) & (trials.c.number == _TRIAL) & _RUNNING & (trials.c.attempts == _ATTEMPT)
 _OTHERS = sa.exists(sa.select(1).where(trials.c.study_id == _STUDY, trials.c.number != _TRIAL, _OPEN))
-_HELD = (trials.c.study_id == shared_trials.c.study_id) & (trials.c.number == shared_trials.c.trial)
+# As a subquery for each of the few rows: PostgreSQL keeps the plan that it has made while the tables were nearly empty.
+_ITS_STATE = (
+    sa.select(trials.c.state)
+    .where(trials.c.study_id == _STUDY, trials.c.number == shared_trials.c.trial)
+    .correlate(shared_trials)
+    .scalar_subquery()
+)
 _WAITS = sa.exists(
     sa.select(1)
-    .select_from(shared_trials.join(trials, _HELD))
-    .where(_MINE, shared_trials.c.changed > _bind("since", sa.BigInteger()), shared_trials.c.worker.is_(None), _OPEN)
+    .where(_MINE, shared_trials.c.changed > _bind("since", sa.BigInteger()), shared_trials.c.worker.is_(None))
+    .where(_ITS_STATE.in_([sa.literal_column(f"'{name}'") for name in _OPEN_STATES]))
 )
 _FREE = (
     sa.select(shared_trials.c.trial)
@@ -391,20 +398,24 @@ def _taking() -> Any:
     first = _FREE.where(go).limit(_bind("many")).with_for_update(skip_locked=True).cte("first")
     number = sa.select(head.c.number + sa.literal_column("1")).scalar_subquery()
     taken = (
-        _TAKE.where(_MINE, shared_trials.c.trial.in_(sa.select(first.c.trial)))
+        _TAKE.where(
+            _MINE, shared_trials.c.trial == sa.func.any(sa.func.array(sa.select(first.c.trial).scalar_subquery()))
+        )
         .values(changed=number)
         .returning(shared_trials.c.trial)
         .cte("taken")
     )
     columns = [*head.c, waiting.c.waits, sa.select(sa.func.count()).select_from(free).scalar_subquery()]
-    whole = (
-        sa.join(head, waiting, sa.true())
-        .outerjoin(taken, sa.true())
-        .outerjoin(trials, (trials.c.study_id == _STUDY) & (trials.c.number == taken.c.trial))
-        .outerjoin(runs, (runs.c.study_id == _STUDY) & (runs.c.trial == taken.c.trial))
-    )
-    found = sa.select(*columns, *rows.TRIAL_COLUMNS, *rows.RUN_COLUMNS).select_from(whole)
-    return found.order_by(trials.c.number, runs.c.attempt)
+    trial = _looked_up(rows.TRIAL_COLUMNS, trials.c.study_id == _STUDY, trials.c.number == taken.c.trial)
+    run = _looked_up(rows.RUN_COLUMNS, runs.c.study_id == _STUDY, runs.c.trial == taken.c.trial)
+    whole = sa.join(head, waiting, sa.true()).outerjoin(taken, sa.true())
+    whole = whole.outerjoin(trial, sa.true()).outerjoin(run, sa.true())
+    return sa.select(*columns, *trial.c, *run.c).select_from(whole).order_by(trial.c.number, run.c.attempt)
+
+
+def _looked_up(columns: Sequence[sa.Column[Any]], *where: sa.ColumnElement[bool]) -> Any:
+    """Rows that are looked up by their key for each row before them, whatever was planned; see `_ITS_STATE`."""
+    return sa.select(*columns).where(*where).offset(sa.literal_column("0")).lateral()
 
 
 def turns_of(database: Database, study_id: int) -> QuickTurns:
