@@ -331,7 +331,9 @@ def import_records(
     path, foreign, shown = Path(file), is_foreign(file), without_password(file)
     if "://" not in file and not (foreign and "#" in file) and (not path.exists() or (path.is_dir() and not foreign)):
         what = "it is a folder, without results of Ray Tune" if path.exists() else "there is no such file"
-        within = sorted(one.name for one in path.iterdir() if is_foreign(str(one))) if path.is_dir() else []
+        within = (
+            sorted(one.name for one in path.iterdir() if one.is_dir() and is_foreign(str(one))) if path.is_dir() else []
+        )
         hint = f"name one of its experiments: {', '.join(within[:_SHOWN])}" if within else ""
         raise RecordError(what, hint=hint, file=file)
     if foreign and (study is None or job is not None):
