@@ -74,8 +74,8 @@ def test_there_and_back_again(ending: str, spec: JobSpec, problem: Problem, tmp_
     trials = store.trials(done.trials.study.id)
     assert [trial.state.value for trial in trials] == ["succeeded", "failed", "aborted", "succeeded", "succeeded"]
     out = tmp_path / f"back.{ending}"
-    done = write_optuna_study(str(out), "back", problem, trials)
-    assert (done.written, done.left, done.notes) == (5, [], [])
+    written = write_optuna_study(str(out), "back", problem, trials)
+    assert (written.written, written.left, written.notes) == (5, [], [])
     ours = list(read_optuna_trials(str(out), problem.objective))
     assert len(ours) == 5
     storage: Any = f"sqlite:///{out}"
