@@ -74,8 +74,8 @@ def test_there_and_back_again(ending: str, spec: JobSpec, problem: Problem, tmp_
     trials = store.trials(done.trials.study.id)
     assert [trial.state.value for trial in trials] == ["succeeded", "failed", "aborted", "succeeded", "succeeded"]
     out = tmp_path / f"back.{ending}"
-    done = write_optuna_study(str(out), "back", problem, trials)
-    assert (done.written, done.left, done.notes) == (5, [], [])
+    written = write_optuna_study(str(out), "back", problem, trials)
+    assert (written.written, written.left, written.notes) == (5, [], [])
     ours = list(read_optuna_trials(str(out), problem.objective))
     assert len(ours) == 5
     storage: Any = f"sqlite:///{out}"
@@ -156,3 +156,86 @@ def test_what_cannot_be_read_is_said_in_a_line(tmp_path: Path) -> None:
     file.write_text("nonsense")
     with pytest.raises(RecordError, match="the database cannot be read: file is not a database"):
         list(read_optuna_trials(str(file), loss))
+
+
+def _round_trip(study: Any, job: str, tmp_path: Path) -> tuple[list[Any], list[str]]:
+    """The trials of a study that was imported and exported again, and what was said of them."""
+    store: Store = plugins.create("store", "sql", {}, url=store_url())
+    words = parse_spec(job, base=tmp_path)
+    done = import_foreign_trials(str(tmp_path / "optuna.log"), store, tmp_path, new_study(words))
+    taken = done.trials.study.id
+    out = tmp_path / "back.log"
+    write_optuna_study(str(out), "b", build_problem(words, tmp_path), store.trials(taken), store.runs(taken))
+    journal = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(out)))
+    back = optuna.load_study(study_name="b", storage=journal)
+    assert back.directions == study.directions
+    return back.trials, done.notes
+
+
+def _study(tmp_path: Path, **options: Any) -> Any:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    journal = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(tmp_path / "optuna.log")))
+    return optuna.create_study(storage=journal, sampler=optuna.samplers.RandomSampler(seed=1), **options)
+
+
+def test_numbers_with_steps_come_back_to_the_last_digit(tmp_path: Path) -> None:
+    study = _study(tmp_path)
+    for _ in range(40):
+        trial = study.ask()
+        trial.suggest_float("a", 0, 1, step=0.1)
+        trial.suggest_float("b", -0.3, 2.5, step=0.7)
+        trial.suggest_int("n", -3, 13, step=4)
+        study.tell(trial, 1.0)
+    job = "name: mine\njob: {command: [sh, -c, 'echo {{ a }} {{ b }} {{ n }}']}\nobjective: {minimise: loss}\n"
+    job += "space: {a: 0.0..1.0 step 0.1, b: -0.3..2.5 step 0.7, n: -3..13 step 4}\n"
+    back, _ = _round_trip(study, job, tmp_path)
+    assert [trial.params for trial in back] == [trial.params for trial in study.trials]
+    assert len({trial.params["b"] for trial in back}) == 5
+
+
+TWO = """\
+name: mine
+job: {command: [sh, -c, "echo {{ x }}"]}
+space: {x: -5.0..5.0}
+objective: {minimise: loss, also: [{maximise: accuracy}]}
+constraints: {metrics: {constraint_0: '<= 0', constraint_1: '<= 0'}}
+"""
+
+
+def test_several_objectives_and_constraints_come_back(tmp_path: Path) -> None:
+    study = _study(tmp_path, directions=["minimize", "maximize"])
+    for at in range(4):
+        trial = study.ask({"x": optuna.distributions.FloatDistribution(-5, 5)})
+        study._storage.set_trial_system_attr(trial._trial_id, "constraints", [-1.0, at - 2.0])
+        study.tell(trial, [1.5, at] if at < 3 else [float("inf"), 0.5])
+    back, notes = _round_trip(study, TWO, tmp_path)
+    assert [(one.params, one.values, one.state) for one in back] == [
+        (one.params, one.values, one.state) for one in study.trials
+    ]
+    assert [one.system_attrs for one in back[:3]] == [one.system_attrs for one in study.trials[:3]]
+    assert [one.user_attrs["feasible"] for one in back[:3]] == [True, True, True]
+    assert notes == []
+
+
+def test_a_goal_of_another_direction_is_named(tmp_path: Path) -> None:
+    study = _study(tmp_path, directions=["maximize", "minimize"])
+    with pytest.warns(optuna.exceptions.ExperimentalWarning):
+        study.set_metric_names(["accuracy", "loss"])
+    trial = study.ask({"x": optuna.distributions.FloatDistribution(-5, 5)})
+    study.tell(trial, [0.9, 3.0])
+    problem = build_problem(parse_spec(TWO, base=tmp_path), tmp_path)
+    (found,) = read_optuna_trials(str(tmp_path / "optuna.log"), problem.objective)
+    assert found.metrics == {"accuracy": 0.9, "loss": 3.0}, "by their names"
+    other = build_problem(parse_spec(TWO.replace("accuracy", "speed"), base=tmp_path), tmp_path)
+    with pytest.raises(RecordError, match="is to maximize its value 0, and the job to minimize loss"):
+        list(read_optuna_trials(str(tmp_path / "optuna.log"), other.objective))
+
+
+def test_broken_constraints_that_the_job_does_not_have_are_said(tmp_path: Path) -> None:
+    study = _study(tmp_path)
+    trial = study.ask({"x": optuna.distributions.FloatDistribution(-5, 5)})
+    study._storage.set_trial_system_attr(trial._trial_id, "constraints", [0.5])
+    study.tell(trial, 1.0)
+    job = "name: mine\njob: {command: [sh, -c, 'echo {{ x }}']}\nspace: {x: -5.0..5.0}\nobjective: {minimise: loss}\n"
+    _, notes = _round_trip(study, job, tmp_path)
+    assert any("1 trial broke constraints of the study, which the job does not have" in note for note in notes)

@@ -330,10 +330,7 @@ def import_records(
 
     path, foreign, shown = Path(file), is_foreign(file), without_password(file)
     if "://" not in file and not (foreign and "#" in file) and (not path.exists() or (path.is_dir() and not foreign)):
-        what = "it is a folder, without results of Ray Tune" if path.exists() else "there is no such file"
-        within = sorted(one.name for one in path.iterdir() if is_foreign(str(one))) if path.is_dir() else []
-        hint = f"name one of its experiments: {', '.join(within[:_SHOWN])}" if within else ""
-        raise RecordError(what, hint=hint, file=file)
+        raise _no_source(path)
     if foreign and (study is None or job is not None):
         hint = "name the study that takes them: --study NAME, or --study job.yaml, of which one is made"
         raise RecordError("these trials have no job", hint=hint, file=shown)
@@ -353,6 +350,18 @@ def import_records(
         emit_json({"file": shown, **_import_document(done)})
     else:
         _print_import(done)
+
+
+def _no_source(path: Path) -> Exception:
+    """The error that nothing can be read there; of a folder of several experiments with their names."""
+    from tradewind.engine.records.study_import import is_foreign
+    from tradewind.errors import RecordError
+
+    if not path.exists():
+        return RecordError("there is no such file", file=str(path))
+    within = sorted(one.name for one in path.iterdir() if one.is_dir() and is_foreign(str(one)))
+    hint = f"name one of its experiments: {', '.join(within[:_SHOWN])}" if within else ""
+    return RecordError("it is a folder, without results of Ray Tune", hint=hint, file=str(path))
 
 
 def _import_run(path: Path, store: Store, study: str | None, job: Path | None, *, as_json: bool) -> None:

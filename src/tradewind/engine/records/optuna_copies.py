@@ -63,7 +63,7 @@ def copy_to_database(
             session.flush()
         except sa.exc.IntegrityError:
             raise optuna.exceptions.DuplicatedStudyError(name) from None
-        study_id = study.study_id
+        study_id: Any = study.study_id
         while batch := list(islice(given, _AT_ONCE)):
             rows = [_trial(models, study_id, at, each) for at, each in enumerate(batch, number)]
             session.add_all(rows)

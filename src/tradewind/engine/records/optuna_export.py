@@ -124,7 +124,9 @@ class _Written:
         self._objectives = (problem.objective, *problem.objective.also)
         self._trials = [trial for trial in trials if trial.state.ended]
         self._nones = {name for trial in trials for name in str(trial.proposal.why.get(NONES, "")).split()}
-        self._distributions = {p.name: _distribution(p, none=p.name in self._nones) for p in problem.space.parameters}
+        self._distributions: dict[str, Any] = {
+            p.name: _distribution(p, none=p.name in self._nones) for p in problem.space.parameters
+        }
         self.left = [trial.number for trial in trials if not trial.state.ended]
         self.count = len(self._trials)
 
@@ -163,7 +165,10 @@ class _Written:
             yield frozen
 
     def _value(self, name: str, value: Any) -> Any:
-        """Python's None for the word, where it was."""
+        """Python's None for the word, where it was; a number with a step as Optuna reckons it, to the last digit."""
+        one = self._distributions[name]
+        if (step := getattr(one, "step", None)) is not None and isinstance(value, float):
+            return min(round((value - one.low) / step) * step + one.low, one.high)
         return None if value == "None" and name in self._nones else value
 
     def _outcome(self, trial: Trial) -> tuple[optuna.trial.TrialState, list[float] | None]:

@@ -9,6 +9,7 @@ from tradewind.engine.records.foreign_trials import ForeignTrial
 from tradewind.engine.records.optuna_storages import StorageName, opened_storage
 from tradewind.errors import RecordError
 from tradewind.problem import COST, RUNTIME, Objective
+from tradewind.utils.units import listed
 
 if TYPE_CHECKING:
     import optuna
@@ -24,6 +25,9 @@ _STATES: dict[str, Literal["succeeded", "failed", "aborted", "unfinished"]] = {
     "FAIL": "failed",
     "PRUNED": "aborted",
 }
+
+
+_SHOWN = 8
 
 
 def read_optuna_trials(source: str, objective: Objective) -> Iterator[ForeignTrial]:
@@ -54,7 +58,7 @@ def _chosen(storage: optuna.storages.BaseStorage, name: StorageName) -> optuna.S
     import optuna
 
     names = sorted(optuna.get_all_study_names(storage))
-    some = ", ".join(names[:8]) or "none"
+    some = listed(names, _SHOWN) or "none"
     if not name.study and len(names) != 1:
         hint = f"choose one: {name.shown}#NAME" if names else "name another one"
         raise RecordError(f"it has {len(names)} studies{f': {some}' if names else ''}", hint=hint)

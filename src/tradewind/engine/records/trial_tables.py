@@ -103,7 +103,7 @@ def _decoded(raw: bytes) -> str:
 
 
 def _delimiter(text: str, wanted: Set[str]) -> tuple[str, bool]:
-    """What parts the cells, and True where a line before that of the names says so, as Excel writes it."""
+    """The sign between cells, and True where a line before that of the names says it, as Excel writes it."""
     first = text.split("\n", 1)[0].strip("\r")
     if said := re.fullmatch(r"sep=(.)", first):
         return said[1], True
