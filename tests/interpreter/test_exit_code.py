@@ -44,7 +44,6 @@ def test_zero_is_the_only_code_allowed_by_default(tmp_path: Path) -> None:
 )
 def test_the_last_line_of_the_standard_error_is_the_reason(tmp_path: Path, text: str | None, words: str) -> None:
     interpreter = plugins.create("interpreter", "exit_code", {"stderr": True}, base=tmp_path)
-    assert isinstance(interpreter, AcceptsExitCodes)
     assert interpreter.accepted >= {0, 1, 3, 255}
     output = make_output(tmp_path, {}, exit_code=3)
     output.stderr.unlink(missing_ok=True) if text is None else output.stderr.write_text(text)

@@ -134,15 +134,15 @@ def test_resuming_a_search_counts_what_was_promised_at_the_same_moment(
     payments = PreemptionPayments(world.store, "default", grace=0.0)
     row = submit(world, "x", 0.5)
     row = world.store.change_job(row.id, state="cancelled", wanted="cancel", reason="so", ended=1.0)
-    change = type(world.store).change_job
+    reopen = type(world.store).reopen
     promised: list[str] = []
 
     def late(store: Any, number: int, **fields: Any) -> JobRow:
         if not promised:
             promised.append(why(payments, 0, 0.7))
-        return change(store, number, **fields)
+        return reopen(store, number, **fields)
 
-    monkeypatch.setattr(type(world.store), "change_job", late)
+    monkeypatch.setattr(type(world.store), "reopen", late)
     with pytest.raises(QuotaError):
         resume_search(world.store, world.studies, row)
     assert promised == [""]
