@@ -32,6 +32,27 @@ def test_zero_is_the_only_code_allowed_by_default(tmp_path: Path) -> None:
         interpreter.interpret(make_output(tmp_path, {}, exit_code=3), {})
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Traceback\n  File\nValueError: no data\n\n", "the program exited with code 3: ValueError: no data$"),
+        ("\x1b[31mred\x1b[0m\n", r"code 3: .*\[31mred"),
+        ("x" * 300, "code 3: x{50,}[^x]x{50,}$"),
+        ("\n \n", "the program exited with code 3$"),
+        (None, "the program exited with code 3$"),
+    ],
+)
+def test_the_last_line_of_the_standard_error_is_the_reason(tmp_path: Path, text: str | None, words: str) -> None:
+    interpreter = plugins.create("interpreter", "exit_code", {"stderr": True}, base=tmp_path)
+    assert interpreter.accepted >= {0, 1, 3, 255}
+    output = make_output(tmp_path, {}, exit_code=3)
+    output.stderr.unlink(missing_ok=True) if text is None else output.stderr.write_text(text)
+    with pytest.raises(InterpretationError, match=words) as caught:
+        interpreter.interpret(output, {})
+    assert "\x1b" not in str(caught.value)
+    assert interpreter.interpret(make_output(tmp_path, {}), {}) == {"exit_code": 0.0}
+
+
 def test_settings_are_checked(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="did you mean 'allowed'"):
         plugins.create("interpreter", "exit_code", {"alowed": [0]}, base=tmp_path)

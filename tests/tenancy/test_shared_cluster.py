@@ -238,6 +238,8 @@ def test_the_commands(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert run(["top", "--prometheus"]) == 0
     assert 'tradewind_tenant_weight{cluster="default",tenant="physics"} 2' in capsys.readouterr().out
     assert run(["cancel", "1"]) == 3
+    assert "search 1 (job) is over: done (tradewind resume 1 lets it go on)" in capsys.readouterr().err
+    assert run(["nice", "1", "3"]) == 3
     assert "search 1 (job) is over: done" in capsys.readouterr().err
     assert run(["cancel", "2", "--tenant", "physics"]) != 0
     assert "tenant physics has no search 2" in capsys.readouterr().err

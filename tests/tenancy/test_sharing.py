@@ -88,7 +88,7 @@ def test_a_quota_too_small_is_told(world: World) -> None:
     row = world.submit("small")
     world.run_until(world.over)
     refused = world.store.job(row.id)
-    assert refused.state == "cancelled"
+    assert refused.state == "failed"
     assert "quota of 0.5 CPUs" in refused.reason
 
 
@@ -179,7 +179,7 @@ def test_a_core_leaves_room_for_the_runs_of_others(world: World) -> None:
     assert started is not None
     assert started >= ended - 0.5, "beside its Core no run of four CPUs has room"
     over = world.store.job(never.id)
-    assert over.state == "cancelled"
+    assert over.state == "failed"
     assert "it takes 4 CPUs, 1 GiB of memory beside the 1 CPU of its Core, and no node" in over.reason
 
 

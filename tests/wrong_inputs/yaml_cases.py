@@ -638,7 +638,7 @@ YAML = [
         "function",
         "an interpreter's function that is not there",
         8,
-        "sort failed: python nowhere:read: …: ModuleNotFoundError: No module named 'nowhere' (tradewind logs 1 0)",
+        "sort failed: python nowhere:read: ModuleNotFoundError: No module named 'nowhere' (tradewind logs 1 0)",
         RUN,
         job(more="interpret: {use: python, function: 'nowhere:read'}\n"),
     ),

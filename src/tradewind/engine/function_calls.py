@@ -7,7 +7,6 @@ import os
 import tempfile
 import threading
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tradewind import plugins, runtime_api
 from tradewind.errors import ConfigurationError
 from tradewind.problem import COST, RUNTIME, RunOutput
+from tradewind.utils.user_functions import exception_words
 
 if TYPE_CHECKING:
     from tradewind.engine.ask_tell.asked_trial import Asked
@@ -128,9 +128,7 @@ def _failure(error: Exception | SystemExit, runtime: float) -> dict[str, Any]:
     if isinstance(error, SystemExit):  # the function's end, whatever the code, and not that of the search
         code = "" if error.code is None else repr(error.code)
         return {"runtime": runtime, "state": "failed", "reason": f"it called sys.exit({code})"}
-    # Not str(error), which an exception of the user's own may fail at.
-    reason = traceback.format_exception_only(type(error), error)[-1].partition("\n")[0].strip()
-    return {"runtime": runtime, "state": "failed", "reason": reason}
+    return {"runtime": runtime, "state": "failed", "reason": exception_words(error)}
 
 
 def _result(value: Any, asked: Asked, metric: str, runtime: float, folder: Path) -> dict[str, Any]:

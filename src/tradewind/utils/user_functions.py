@@ -180,3 +180,12 @@ def _last_line(error: BaseException, path: Path | None) -> str:
         frame = (own or foreign)[-1]
         return f"{frame.filename}:{frame.lineno}: {words}"
     return words
+
+
+def exception_words(error: BaseException) -> str:
+    """``ValueError: no data``: the kind of an exception and the first line of what it says, if it can say anything."""
+    try:
+        said = str(error).partition("\n")[0].strip()
+    except Exception:  # an exception of the user's own may fail at that
+        said = ""
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -109,7 +109,7 @@ def test_what_another_process_runs_or_is_of_another_problem_is_refused(
     study = _study(studies, file, "default/train")
     job = _job(queue, file, study, "cancelled")
     other = load_spec(file, {"budget.trials": 9, "objective.minimise": "other"})
-    with pytest.raises(StudyNotFoundError, match=r"study 1 .*is of another problem: objective differ"):
+    with pytest.raises(StudyNotFoundError, match=r"study 1 .*is of another problem: objective differs"):
         study_to_continue(studies, other, "default")
     token = studies.hold(study, this_process(), 60.0)
     for attempt in (

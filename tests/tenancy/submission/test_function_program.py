@@ -71,3 +71,12 @@ def test_threads_that_go_on_are_named(capsys: pytest.CaptureFixture[str]) -> Non
     finally:
         over.set()
     assert "leaves has returned; its run ends with the threads that go on: writer" in capsys.readouterr().err
+
+
+def test_an_exception_is_one_line_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    def breaks(x: int) -> None:
+        raise ValueError("no data\nof many lines")
+
+    assert call(tunable({"x": [1]})(breaks), "", {"TRADEWIND_PARAM_X": "1"}) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("Traceback") and said[-1] == "breaks: ValueError: no data"

@@ -70,3 +70,23 @@ def test_who_hides_them_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
         assert why_none() in missing_gpus(1.0)
     have_nvidia(monkeypatch, tmp_path, 0)
     assert why_none() == ""
+
+
+@pytest.mark.parametrize(
+    ("variables", "left"),
+    [
+        ({"ROCR_VISIBLE_DEVICES": "1,2"}, [1, 2]),
+        ({"HIP_VISIBLE_DEVICES": "2"}, [2]),
+        ({"ROCR_VISIBLE_DEVICES": "1,2", "HIP_VISIBLE_DEVICES": "1"}, [2]),
+        ({"ROCR_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": "1"}, []),
+        ({"CUDA_VISIBLE_DEVICES": ""}, [0, 1, 2]),
+    ],
+)
+def test_rocm_has_two_variables_of_which_one_counts_what_the_other_shows(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variables: dict[str, str], left: list[int]
+) -> None:
+    have_amd(monkeypatch, tmp_path, 3)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert [gpu.index for gpu in gpus_here()] == left
+    assert ("HIP_VISIBLE_DEVICES='1' hides 3 × AMD" in why_none()) is (not left)

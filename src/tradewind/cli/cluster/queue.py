@@ -187,9 +187,15 @@ def nice(
     from contextlib import closing
 
     from tradewind.cli.cluster.common import open_cluster_store
+    from tradewind.errors import InputError
+    from tradewind.store.clusters.cluster_store import OPEN_JOB_STATES
 
     with closing(open_cluster_store(store)) as opened:
-        _mine(opened.job(number), tenant)
+        row = opened.job(number)
+        _mine(row, tenant)
+        if row.state not in OPEN_JOB_STATES:
+            hint = f"tradewind resume {number} lets it go on"
+            raise InputError(f"search {number} ({row.name}) is over: {row.state}", hint=hint)
         row = opened.change_job(number, nice=value)
     typer.echo(f"Search {row.id} ({row.name}): nice {row.nice}")
 

@@ -79,19 +79,14 @@ def submit(
     from tradewind.cli.cluster.common import amounts, open_cluster_store
     from tradewind.cli.common import emit_json
     from tradewind.store.clusters.cluster_store import JobRow
-    from tradewind.tenancy.submission.search_submission import (
-        add_search,
-        check_target,
-        check_tenant,
-        submission_options,
-    )
+    from tradewind.tenancy.submission import search_submission as hand_over
 
-    check_tenant(tenant, weight, option="--tenant")
-    check_target(target, option="--target")
+    hand_over.check_tenant(tenant, weight, option="--tenant")
+    hand_over.check_target(target, option="--target")
     given = {"parallel": parallel, "budget.trials": trials, "budget.dollars": budget, "searcher": searcher}
     given |= {"seed": seed}
     spec = _spec(file, {key: value for key, value in given.items() if value is not None}, param)
-    options = submission_options(
+    options = hand_over.submission_options(
         spec,
         target=target,
         demand=amounts(demand, "--demand", further=True),
@@ -104,7 +99,7 @@ def submit(
             _set_weight(opened, tenant, weight)
         wanted = JobRow(0, tenant, spec.name, {}, options, nice=nice, cluster=cluster or "")
         _tell_of_gpus(opened, wanted)
-        row = add_search(opened, spec, wanted, go_on=go_on)
+        row = hand_over.add_search(opened, spec, wanted, go_on=go_on)
         running = opened.is_run(row.cluster)
     if as_json:
         code = row.options.get("code", {}).get("digest")

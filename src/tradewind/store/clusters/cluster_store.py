@@ -341,7 +341,8 @@ class ClusterStore:
         with self._database.write() as connection:
             job = _job(connection, number)
             if job.state not in OPEN_JOB_STATES:
-                raise InputError(f"search {number} ({job.name}) is over: {job.state}")
+                hint = f"tradewind resume {number} lets it go on"
+                raise InputError(f"search {number} ({job.name}) is over: {job.state}", hint=hint)
             connection.execute(sa.update(cluster_jobs).where(cluster_jobs.c.id == number).values(wanted=wanted))
             return _job(connection, number)
 

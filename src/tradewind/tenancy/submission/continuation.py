@@ -49,9 +49,10 @@ def study_to_continue(studies: Store, spec: JobSpec, tenant: str, clusters: Clus
         if not others:
             raise StudyNotFoundError(f"there is no study {names[0]} to go on with", hint="leave --continue out")
         newest = max(others, key=lambda study: study.id)
-        parts = ", ".join(spec.problem_differences(JobSpec.from_json(newest.spec)))
+        differences = spec.problem_differences(JobSpec.from_json(newest.spec))
+        parts = f"{', '.join(differences)} {'differs' if len(differences) == 1 else 'differ'}" if differences else ""
         raise StudyNotFoundError(
-            f"study {newest.id} ({newest.name}) is of another problem{f': {parts} differ' if parts else ''}",
+            f"study {newest.id} ({newest.name}) is of another problem{f': {parts}' if parts else ''}",
             hint="leave --continue out to begin anew",
         )
     if clusters is not None:  # whose process is the cluster's: nobody is to end that

@@ -48,7 +48,10 @@ class FunctionJob:
             raise SpecError("job.command: the function would not be called", hint=hint, file=self.reference)
         # The interpreter of an image is its own; elsewhere it is the one that has the function's packages.
         python = "python3" if job.get("image") else sys.executable
-        document = {"interpret": [{"use": "json_lines", "optional": True}], **given}
+        document = {
+            "interpret": [{"use": "exit_code", "stderr": True}, {"use": "json_lines", "optional": True}],
+            **given,
+        }
         # Which metric a bare number is a value of is known once the specification has been read.
         document["job"] = {**job, "command": [python, "-m", MODULE, self.reference]}
         read = parse_mapping(document, file=self.reference, base=self.folder, overrides=overrides)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind import runtime_api
+from tradewind.utils.user_functions import UserFunctionError, exception_words, load_object
 
 MODULE = "tradewind.tenancy.submission.function_program"
 
@@ -64,8 +65,10 @@ def call(function: Any, metric: str, environment: Mapping[str, str]) -> int:
     except SystemExit as error:
         sys.stderr.write(f"{function.__name__} called sys.exit({'' if error.code is None else repr(error.code)})\n")
         return error.code if isinstance(error.code, int) and 0 < error.code < 256 else 1
-    except Exception:
+    except Exception as error:
         traceback.print_exc()
+        # The reason of the trial is the last line, which of an exception of many lines says little.
+        sys.stderr.write(f"{function.__name__}: {exception_words(error)}\n")
         return 1
     _tell_of_threads(function.__name__)
     if isinstance(value, Mapping):
@@ -85,8 +88,6 @@ def _tell_of_threads(name: str) -> None:
 
 def main(arguments: list[str]) -> int:
     """Load and call the function that the arguments name; the exit code."""
-    from tradewind.utils.user_functions import UserFunctionError, load_object
-
     reference, metric = arguments
     os.environ[LOADING] = reference
     try:

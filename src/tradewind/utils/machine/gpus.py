@@ -54,21 +54,31 @@ def gpus_here() -> tuple[Gpu, ...]:
 
     NVIDIA's are looked for first, and AMD's where there are none.
     """
-    found = _found(os.environ.get("PATH", os.defpath))
-    return _visible(found, os.environ.get(_hiding(found))) if found else ()
+    return _shown(_found(os.environ.get("PATH", os.defpath)))[0]
 
 
 def why_none() -> str:
     """The reason why this process may use no GPU although the machine has some, in words; empty without a reason."""
     found = _found(os.environ.get("PATH", os.defpath))
-    if not found or gpus_here():
+    shown, name = _shown(found)
+    if not found or shown:
         return ""
-    name = _hiding(found)
     value = os.environ[name]
     words = f"{name}={value!r} hides {describe_gpus(found)}"
     if value.strip().startswith("MIG-"):
         words += " (parts of a GPU by MIG are not known)"
     return words
+
+
+def _shown(found: Sequence[Gpu]) -> tuple[tuple[Gpu, ...], str]:
+    """The GPUs that the variables of their driver show, and the variable that hides the last of them; empty if none."""
+    shown = tuple(found)
+    for name, counts in VARIABLES[found[0].maker].items() if found else ():
+        if shown and (named := os.environ.get(name)) is not None:
+            shown = _visible(shown, named, by_place=counts == "place")
+            if not shown:
+                return (), name
+    return shown, ""
 
 
 @functools.lru_cache(maxsize=8)
@@ -77,29 +87,22 @@ def _found(path: str) -> tuple[Gpu, ...]:
     return tuple(_nvidia(path) or _amd(path))
 
 
-def _hiding(found: Sequence[Gpu]) -> str:
-    """The variable by which the driver of some GPUs is told which of them a process may see."""
-    return "CUDA_VISIBLE_DEVICES" if found[0].maker == "nvidia" else "ROCR_VISIBLE_DEVICES"
-
-
-def _visible(found: Sequence[Gpu], named: str | None) -> tuple[Gpu, ...]:
-    """GPUs that a variable of the driver names, by number or by the beginning of their id; all without one.
+def _visible(found: Sequence[Gpu], named: str, *, by_place: bool) -> tuple[Gpu, ...]:
+    """GPUs that a variable names, by number, by the beginning of their id, or by their place among those there are.
 
     As for the driver, the first word that names none ends the list.
     """
-    if named is None:
-        return tuple(found)
     seen: list[Gpu] = []
     for word in (each.strip() for each in named.split(",")):
-        those = [gpu for gpu in found if _is_named(gpu, word)]
+        those = [gpu for place, gpu in enumerate(found) if _is_named(gpu, word, place if by_place else gpu.index)]
         if not those:
             break
         seen += those
     return tuple(gpu for gpu in found if gpu in seen)
 
 
-def _is_named(gpu: Gpu, word: str) -> bool:
-    return word == str(gpu.index) or (word != "" and not word.isdigit() and gpu.uuid.startswith(word))
+def _is_named(gpu: Gpu, word: str, number: int) -> bool:
+    return word == str(number) or (word != "" and not word.isdigit() and gpu.uuid.startswith(word))
 
 
 def _output(argv: Sequence[str], path: str) -> str:
