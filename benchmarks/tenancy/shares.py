@@ -155,6 +155,7 @@ objective: {{minimise: loss}}
 interpret: [{{use: regex, patterns: 'loss (?P<loss>[0-9.]+)'}}]
 budget: {{trials: 5000}}
 searcher: random
+stop: never
 parallel: 9
 """
 
