@@ -94,6 +94,7 @@ objective: {{minimise: loss}}
 interpret: [{{use: regex, patterns: 'loss (?P<loss>[0-9.]+)'}}]
 budget: {{trials: {rows}}}
 searcher: exhaustive
+stop: never
 parallel: {parallel}
 """
 

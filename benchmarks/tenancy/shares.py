@@ -1,6 +1,7 @@
 """What share of a cluster tenants get, whatever the sizes of their runs, beside what their weights say.
 
     python benchmarks/tenancy/shares.py --simulated          # all cells, in simulated time
+    python benchmarks/tenancy/shares.py --simulated --possible --rules fair_share    # what is possible beside it
     python benchmarks/tenancy/shares.py --unequal            # runs of one tenant ten times as long as those of another
     python benchmarks/tenancy/shares.py --tenants 1000       # Jain's index and the time of a decision, simulated
     python benchmarks/tenancy/shares.py --real --cells 3     # the first cells on this machine, 90 s each
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from clairvoyant import reachable
 
 from tradewind import plugins
 from tradewind.engine.search_builder import study_document
@@ -95,13 +97,27 @@ def policy(fairness: str) -> AllocationPolicy:
     return AllocationPolicy(plugins.create("fairness", fairness, {}), plugins.create("priority", "fifo", {}))
 
 
+def lengths_of(cell: Cell, until: float) -> list[list[float]]:
+    """Seconds of the runs of each tenant, more of them than have room in a time."""
+    rng = np.random.default_rng(1)
+    means = cell.lengths[: len(cell.sizes)]
+    return [(mean * np.clip(rng.normal(1.0, VARIED, int(10 * until / mean)), 0.3, 2.0)).tolist() for mean in means]
+
+
+def possible(cell: Cell, used: float) -> list[str]:
+    """The worst windows of schedules that know all lengths: best for windows of ten, and for those of any length."""
+    shares = [size / NODE["cpu"] for size in cell.sizes]
+    out = []
+    for only_windows in (True, False):
+        runs = reachable(shares, cell.weights, lengths_of(cell, 203.0), 203.0, used, only_windows=only_windows)
+        out.append(f"{figures(runs, len(cell.sizes), 1.0, 200.0)[1]:.1f}")
+    return out
+
+
 def simulated(cell: Cell, fairness: str, runs: int = 200) -> ClusterSimulation:
     """A cell in simulated time, as long as so many runs of the tenant whose runs are the longest."""
-    rng, jobs = np.random.default_rng(1), []
-    until = (runs + 3) * max(cell.lengths)
-    for number, length in enumerate(cell.lengths[: len(cell.sizes)]):
-        count = int(10 * until / length)
-        seconds = (length * np.clip(rng.normal(1.0, VARIED, count), 0.3, 2.0)).tolist()
+    until, jobs = (runs + 3) * max(cell.lengths), []
+    for number, seconds in enumerate(lengths_of(cell, until)):
         trials = RecordedTrials([1.0] * len(seconds), seconds)
         jobs.append(SimulatedJob(f"t{number}", f"t{number}", trials, cell.demand(number), 9))
     tenants = [ev.TenantSet(f"t{number}", weight) for number, weight in enumerate(cell.weights)]
@@ -139,6 +155,7 @@ objective: {{minimise: loss}}
 interpret: [{{use: regex, patterns: 'loss (?P<loss>[0-9.]+)'}}]
 budget: {{trials: 5000}}
 searcher: random
+stop: never
 parallel: 9
 """
 
@@ -193,7 +210,7 @@ def real(cell: Cell, fairness: str, seconds: float, minutes: float) -> tuple[lis
     return runs, mean, last - first - 3 * mean  # what was cut off at the end has written nothing
 
 
-def line(cell: Cell, fairness: str, found: tuple[list[float], float, float]) -> str:
+def line(cell: Cell, fairness: str, found: tuple[list[float], float, float], more: Sequence[str] = ()) -> str:
     """A row of the table."""
 
     def percents(values: Sequence[float]) -> str:
@@ -202,7 +219,7 @@ def line(cell: Cell, fairness: str, found: tuple[list[float], float, float]) -> 
     sizes, weights = (" / ".join(f"{each:g}" for each in values) for values in (cell.sizes, cell.weights))
     shares, worst, used = found
     off = max(abs(a - b) for a, b in zip(shares, cell.wanted, strict=True))
-    cells = (sizes, weights, cell.heavy, fairness, percents(shares), f"{off:.1f}", f"{worst:.1f}", f"{used:.0%}")
+    cells = (sizes, weights, cell.heavy, fairness, percents(shares), f"{off:.1f}", f"{worst:.1f}", f"{used:.0%}", *more)
     return f"| {' | '.join(cells)} |"
 
 
@@ -252,6 +269,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simulated", action="store_true")
     parser.add_argument("--real", action="store_true")
+    parser.add_argument("--possible", action="store_true", help="beside it what whoever knows all lengths can reach")
     parser.add_argument("--unequal", action="store_true", help="of unequal length, in simulated time")
     parser.add_argument("--tenants", type=int, help="so many, in simulated time")
     parser.add_argument("--rules", nargs="+", default=["drf", "fair_share"])
@@ -265,14 +283,15 @@ def main() -> None:
     if given.unequal:
         print(*unequal(given.rules), sep="\n", flush=True)
     if given.simulated or given.real:
-        print(
-            "| sizes | weights | heavy on | rule | shares | off | worst | used |\n|---|---|---|---|---|---:|---:|---:|"
-        )
+        more = ["ten known", "all known"] if given.possible else []
+        heads = ["sizes", "weights", "heavy on", "rule", "shares", "off", "worst", "used", *more]
+        print(f"| {' | '.join(heads)} |", f"|{'---|' * 5}{'---:|' * (len(heads) - 5)}", sep="\n")
     for cell in CELLS[given.first : given.cells]:
         for fairness in given.rules:
             if given.simulated:
                 found = figures(simulated(cell, fairness).runs, len(cell.sizes), 1.0, 200.0)
-                print(line(cell, fairness, found), flush=True)
+                more = possible(cell, found[2] - 0.01) if given.possible else []
+                print(line(cell, fairness, found, more), flush=True)
             if given.real:
                 runs, mean, end = real(cell, fairness, given.seconds, given.minutes)
                 print(line(cell, f"{fairness}, real", figures(runs, len(cell.sizes), mean, end)), flush=True)

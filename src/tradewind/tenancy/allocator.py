@@ -532,6 +532,9 @@ class Allocator:
                 del request.job.booked[request.id]
                 self._use(request.job.tenant, request.demand, -1)
                 out.append(self._begin(request, where))
+            if self.policy.fairness.keeps_places:  # who is due next is known better now than when these were booked
+                self._unbook([each for each in reversed(self.bookings.on(node)) if not each.promised])
+        self._freed.clear()
 
     def _begin(self, request: ResourceRequest, node: str) -> AllocatorInstruction:
         if request.turn is not None:

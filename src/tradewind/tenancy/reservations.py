@@ -166,7 +166,8 @@ class PlaceBookings:
                 best = opens, node
         if best is None:
             return False
-        request.opens, request.booked = best
+        opens, request.booked = best
+        request.opens = min(opens, request.opens or opens)  # booked anew, it waits for no more than was foreseen first
         self._on.setdefault(request.booked, []).append(request)
         self._pool.book(request.booked, request.demand)
         return True
