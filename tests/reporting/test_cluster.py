@@ -123,3 +123,19 @@ def test_long_names_push_no_figure_off_the_screen(document: dict[str, Any], widt
     for figure in ("12/50", "0.0123", "running  ", "50%", "25%", "Universit", "a-very-lo"):
         assert figure in text
     assert ("$1.50" in text) is (width >= 80), "what it has cost gives way first"
+
+
+def test_the_runs_that_were_taken_last_say_whose_for_whom_why_and_who_pays(document: dict[str, Any]) -> None:
+    taken = {
+        "at": 1e9, "owner": "bio", "search": 7, "name": "fold", "trial": 3, "tenant": "physics", "for": 9,
+        "why": "had no place 50.0 s after its work came", "pays": "taker",
+    }  # fmt: skip
+    document["takings"] = [{**taken, "trial": n, "at": 1e9 + n} for n in range(5)]
+    out = io.StringIO()
+    Console(file=out, width=80, highlight=False).print(screen(document, 80, 40))
+    text = " ".join(out.getvalue().split())
+    said = "trial 4 of search 7 (fold) of bio was stopped for search 9 of physics, which had no place 50.0 s"
+    assert said in text
+    assert "physics pays what it had cost." in text
+    assert "trial 2 of" in text
+    assert "trial 1 of" not in text, "the last three"

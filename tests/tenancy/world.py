@@ -78,11 +78,14 @@ class World:
         parallel: int = 2,
         share: bool = False,
         future_runs: int | None = None,
+        dollars: float | None = None,
         **options: Any,
     ) -> JobRow:
         how = {"seconds": seconds, "trials": trials, "parallel": parallel}
         text = JOB.format(name=name, python=sys.executable, marks=str(self.marks), **how)
         text = text.replace("share: false", "share: true") if share else text
+        if dollars is not None:
+            text = text.replace("budget: {trials", f"budget: {{dollars: {dollars}, trials")
         if future_runs is not None:
             text = text.replace(
                 "objective: {minimise: loss}", f"objective: {{minimise: cost}}\nfuture_runs: {future_runs}"

@@ -132,6 +132,14 @@ class Allocator:
         """
         return self._preemptor.bound(self._tenant(tenant), self._now)
 
+    def takes_too_early(self, tenant: str) -> bool:
+        """True of a tenant without a place that takes none yet: it has used more than the others over time.
+
+        Raises:
+            InputError: There is no such tenant.
+        """
+        return self._preemptor.is_early(self._tenant(tenant))
+
     # ------------------------------------------------------------------ events
 
     def _node_joined(self, event: ev.NodeJoined) -> list[AllocatorInstruction]:

@@ -89,6 +89,7 @@ class SimulatedJob:
         repeatable: Its runs may be taken for other tenants, and are run again then; three times without checkpoints.
         checkpoints: A run that was taken goes on where it was; otherwise it begins anew.
         stopping: Seconds that a run takes to end when it is taken.
+        forgets: Its checkpoints are worth nothing: a run that was taken begins anew.
     """
 
     job: str
@@ -105,6 +106,7 @@ class SimulatedJob:
     repeatable: bool = False
     checkpoints: bool = False
     stopping: float = 0.0
+    forgets: bool = False
 
 
 @dataclass
@@ -335,7 +337,8 @@ class _Simulator:
             )
         )
         name, value, seconds, chance = self._planned.pop(order.request)
-        left = seconds - ran if self.jobs[name].checkpoints else seconds
+        goes_on = self.jobs[name].checkpoints and not self.jobs[name].forgets
+        left = seconds - ran if goes_on else seconds
         self._again[order.request] = name, value, left, chance
         self._taken[order.request] += 1
         self._at(self.now + self.jobs[name].stopping, "gone", order.request)

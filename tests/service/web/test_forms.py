@@ -49,7 +49,7 @@ def test_the_preemption_of_a_tenant_is_seen_set_and_ended(shared: Context) -> No
     row = next(row for row in shared.users.tenants(who) if row.name == "maths")
     assert row.preempt == {"within": 120.0, "pays": "owner", "exempt": 60.0}
     page = root.get("/admin/tenants?name=maths").text
-    assert "takes runs of others to have its places within 2m" in words(page)
+    assert "has a place within 2m 00s of when its work comes" in words(page)
     assert 'name="within" type="text" value="120"' in page
     assert '<option value="owner" selected>' in page
     refused = root.post("/admin/tenants", {**form, "within": "", "exempt": "30s"})

@@ -125,6 +125,22 @@ def test_a_run_as_large_as_the_other_share_is_swapped_once() -> None:
         assert not taken(there.handle(ev.AllocatorTick(), float(moment)))
 
 
+def test_who_has_used_more_over_time_waits_until_others_have_used_as_much_though_nothing_happens() -> None:
+    there = full(cpus=1.0)
+    there.handle_all(made("b", 1), 100.0)
+    there.handle(ev.AllocatorTick(), 150.0)
+    there.handle_all([ev.RequestEnded("a0"), *made("a", 1, 20, taken=1)], 152.0)
+    there.handle_all([ev.RequestEnded("b0"), ev.JobEnded("b")], 252.0)  # it pays 152 s of A, and used 100
+    now = 260.0
+    out = there.handle_all([ev.JobSubmitted("c", "B"), *made("c", 1)], now)
+    assert "used as much" in why_waiting(there, "c")
+    assert there.promised("B") is None
+    while not taken(out):
+        now = min(wakes(out))
+        out = there.handle(ev.AllocatorTick(), now)
+    assert 252.0 + 152.0 < now < 700.0
+
+
 def test_who_has_no_policy_any_more_has_no_place_kept() -> None:
     there = full(DrfFairness)
     there.handle_all(made("b", 1), 100.0)
@@ -134,6 +150,19 @@ def test_who_has_no_policy_any_more_has_no_place_kept() -> None:
     assert not there.requests["b0"].booked
     there.handle(ev.AllocatorTick(), 132.0)
     assert started(there.handle(ev.RequestEnded("a0"), 133.0)) == ["b0"], "it waits as all do"
+
+
+def test_who_has_had_its_share_takes_nothing_more() -> None:
+    there = full(StrictFairness)
+    there.handle_all(made("b", 2), 100.0)
+    there.handle_all([ev.RequestEnded("a0"), ev.RequestEnded("a1")], 110.0)
+    assert there.tenants["B"].view.share == 0.5, "by places that became free"
+    there.handle_all([ev.RequestEnded("b0"), ev.TenantSet("A", priority=1)], 120.0)
+    there.handle_all([ev.TenantSet("A"), *made("b", 1, 2)], 130.0)
+    assert there.tenants["B"].view.share == 0.25
+    assert not taken(there.handle(ev.AllocatorTick(), 1000.0))
+    there.handle_all([ev.JobSubmitted("c", "B"), *made("c", 1)], 1000.0)
+    assert not taken(there.handle(ev.AllocatorTick(), 2000.0)), "a further search is no arrival"
 
 
 def test_between_two_trials_a_tenant_does_not_come_anew() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tradewind.tenancy.fairness.fair_share import FairShareFairness
 from tradewind.tenancy.fairness.fifo import FifoFairness
 from tradewind.tenancy.fairness.strict import StrictFairness
 from tradewind.tenancy.preemption.policy import MOST_TAKEN, PreemptionPolicy
+from tradewind.tenancy.preemption.preemptor import OFTEN_TAKEN
 from tradewind.tenancy.simulator import ClusterSimulation, RecordedTrials, SimulatedJob, simulate
 
 GRACE = 5.0
@@ -73,14 +75,34 @@ def simulated(
         name = f"t{number}"
         tenants.append(ev.TenantSet(name, it.weight, preempt=how))
         jobs.append(job_of(name, name, it, at))
-    how = policy(rule, more={"grace": GRACE})
-    return simulate({f"n{n}": {"cpu": 4.0} for n in range(nodes)}, tenants, jobs, how, record=True), jobs
+    rules = policy(rule, more={"grace": GRACE})
+    return simulate({f"n{n}": {"cpu": 4.0} for n in range(nodes)}, tenants, jobs, rules, record=True), jobs
 
 
 def waited(found: ClusterSimulation, job: SimulatedJob) -> float:
     begun = found.outcomes[job.job].begun
     assert begun is not None
     return begun - job.submitted
+
+
+def exempt(how: PreemptionPolicy, taken: int) -> float:
+    """Seconds for which a run is exempt whose trial was taken so often."""
+    more = taken - OFTEN_TAKEN + 1
+    return max(how.exempt, GRACE) * 2.0**more if more > 0 else how.exempt
+
+
+def test_a_trial_that_saves_nothing_ends_however_often_others_come() -> None:
+    """Its program begins anew each time, though its job says that it has checkpoints."""
+    tenants = [ev.TenantSet("A"), ev.TenantSet("B", preempt=PreemptionPolicy(10.0, exempt=0.0))]
+    long = Came(4.0, 1.0, 0.0, 1000.0, 1, checkpoints=True, runs=1)
+    guest = Came(4.0, 1.0, 0.0, 5.0, 1, checkpoints=True, runs=1)
+    jobs = [job_of("a", "A", long, 0.0), *(job_of(f"b{n}", "B", guest, 20.0 * n + 10.0) for n in range(300))]
+    jobs[0].forgets = True
+    found = simulate({"n": {"cpu": 4.0}}, tenants, jobs, policy(DrfFairness, more={"grace": GRACE}))
+    often = [each.taken for each in found.preemptions]
+    assert often == list(range(len(often)))
+    assert OFTEN_TAKEN < len(often) <= OFTEN_TAKEN + 8, "1000 s are less than 5 s, doubled eight times"
+    assert found.outcomes["a"].runs == 1
 
 
 def at_most(how: PreemptionPolicy) -> float:
@@ -129,11 +151,12 @@ def test_of_several_that_come_each_waits_for_those_before_it(
     for job, (_, how) in zip(jobs[len(owners) :], newcomers, strict=True):
         ended = job.submitted + waited(found, job)
         often = max((each.taken + 1 for each in found.preemptions if each.at <= ended), default=0)
-        exempt = max(how.exempt, GRACE) * 2.0**often if often else how.exempt
-        assert waited(found, job) <= at_most(how) + (len(newcomers) - 1) * (exempt + GRACE) + 1e-6
+        longest = max(exempt(other, often) for _, other in newcomers)
+        assert waited(found, job) <= at_most(how) + (len(newcomers) - 1) * (longest + GRACE) + 1e-6
 
 
 @settings(max_examples=10, deadline=None)
+@example(DrfFairness, [replace(WHOLE, size=1.0, parallel=10)], [USUAL], replace(LARGE, size=3.0, seconds=300.0), 70.0)
 @given(
     RULES, st.lists(came(50.0, [200.0, 1000.0], runs=8), min_size=1, max_size=3), st.lists(POLICIES, min_size=3),
     came(10.0, [5.0, 60.0], runs=3), st.floats(20.0, 200.0),
@@ -152,20 +175,26 @@ def test_who_comes_again_and_again_takes_no_more_than_its_share_each_time_and_ev
     jobs += [job_of(f"g{n}", "guest", guest, at + n * every) for n in range(15)]
     found = simulate({"m": {"cpu": 4.0}, "n": {"cpu": 4.0}}, tenants, jobs, policy(rule, more={"grace": GRACE}))
     assert all(found.outcomes[job.job].runs == len(job.trials.values) for job in jobs)  # type: ignore[attr-defined]
-    got: defaultdict[str, set[str]] = defaultdict(set)
+    arrivals = {job.tenant: [job.submitted] for job in reversed(jobs)}
+    guests, over = [job for job in jobs if job.tenant == "guest"], 0.0
+    for earlier, job in pairwise(guests):
+        over = max(over, found.outcomes[earlier.job].done or 0.0)
+        arrivals["guest"] += [job.submitted] if over < job.submitted else []
+    got: defaultdict[tuple[str, float], set[str]] = defaultdict(set)
     for each in found.preemptions:
-        got[each.taker].add(each.wanted)
+        got[each.taker, max(at for at in arrivals[each.taker] if at <= each.at)].add(each.wanted)
         assert each.tenant != each.taker
         often, least = each.taken, next(row.preempt for row in tenants if row.tenant == each.taker)
         assert least is not None
-        assert each.ran >= (max(least.exempt, GRACE) * 2.0**often if often else least.exempt) - 1e-6
-    arrivals = Counter({"guest": 15}) + Counter(f"o{n}" for n in range(len(owners)))
+        assert each.ran >= exempt(least, often) - 1e-6
     sizes = {job.tenant: job.demand["cpu"] for job in jobs}
     weights = {row.tenant: row.weight for row in tenants}
-    for tenant, places in got.items():
+    for (tenant, _), places in got.items():
         due = weights[tenant] / (weights[tenant] + min(each for name, each in weights.items() if name != tenant))
-        assert len(places) <= arrivals[tenant] * max(1, int(8.0 * due / sizes[tenant] + 1e-6))
-    often_taken = Counter(each.taken for each in found.preemptions if not _saves(each.request, jobs))
+        assert len(places) <= max(1, int(8.0 * due / sizes[tenant] + 1e-6)), (
+            "its share once, for each time that it came"
+        )
+    often_taken = [each.taken for each in found.preemptions if not _saves(each.request, jobs)]
     assert max(often_taken, default=0) < MOST_TAKEN
 
 
@@ -173,7 +202,14 @@ def _saves(request: str, jobs: list[SimulatedJob]) -> bool:
     return next(job for job in jobs if job.job == request.split("/")[0]).checkpoints
 
 
+SHORT = Came(2.0, 0.5, 0.0, 7.0, 1, checkpoints=False)
+
+
 @settings(max_examples=10, deadline=None)
+@example(
+    FairShareFairness, [SHORT, replace(SHORT, size=3.0), SHORT],
+    Came(0.5, 0.5, 1.0, 20.0, 1, checkpoints=False, runs=6), PreemptionPolicy(6.0, exempt=0.0),
+)  # fmt: skip
 @given(RULES, OWNERS, came(100.0, [20.0, 300.0], runs=6), POLICIES)
 def test_where_nothing_may_be_taken_nothing_is_promised_but_what_is_free(
     rule: type[Fairness], owners: list[Came], newcomer: Came, how: PreemptionPolicy
@@ -200,7 +236,7 @@ def test_a_taken_run_that_comes_back_does_not_take_from_the_taker(rule: type[Fai
     assert [(each.at, each.tenant, each.taker) for each in found.preemptions] == [(105.0, "A", "B")]
 
 
-def test_who_has_used_more_than_its_share_over_time_takes_nothing_for_coming_again() -> None:
+def test_who_has_used_more_over_time_takes_nothing_yet_for_coming_again() -> None:
     """Under shares over time; the one that keeps no account gives it a place each time."""
     taken = {}
     for rule in (FairShareFairness, DrfFairness):
@@ -209,5 +245,8 @@ def test_who_has_used_more_than_its_share_over_time_takes_nothing_for_coming_aga
         large = Came(4.0, 1.0, 0.0, 300.0, 1, checkpoints=True, runs=1)
         jobs = [job_of("A", "A", long, 0.0), job_of("b0", "B", large, 100.0), job_of("b1", "B", large, 430.0)]
         found = simulate({"n": {"cpu": 4.0}}, tenants, jobs, policy(rule, more={"grace": GRACE}))
-        taken[rule.name] = len(found.preemptions)
-    assert taken == {"fair_share": 1, "drf": 2}
+        taken[rule.name] = [each.at for each in found.preemptions]
+        assert found.outcomes["b1"].runs == 1
+    assert taken["drf"] == [105.0, 435.0]
+    assert len(taken["fair_share"]) == 2
+    assert taken["fair_share"][1] >= 405.0 + 300.0, "when A has had as much as B paid for and used"

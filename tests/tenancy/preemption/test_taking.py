@@ -15,11 +15,15 @@ import pytest
 from tests.tenancy.allocators import policy
 from tests.tenancy.world import World
 
+from tradewind.engine.search_builder import study_document
+from tradewind.errors import QuotaError
 from tradewind.problem import Run, RunState
+from tradewind.problem.job_spec.spec import parse_spec
 from tradewind.store.clusters.cluster_store import JobRow, TenantRow
 from tradewind.tenancy.billing import tenant_bills
 from tradewind.tenancy.fairness.fair_share import FairShareFairness
 from tradewind.tenancy.shared_cluster import SharedCluster
+from tradewind.tenancy.submission.search_submission import add_search
 
 pytestmark = pytest.mark.slow
 
@@ -33,8 +37,8 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
-def submit(world: World, name: str, tenant: str, seconds: float, trials: int) -> JobRow:
-    return world.submit(name, tenant, trials=trials, seconds=seconds, parallel=4)
+def submit(world: World, name: str, tenant: str, seconds: float, trials: int, dollars: float | None = None) -> JobRow:
+    return world.submit(name, tenant, trials=trials, seconds=seconds, parallel=4, dollars=dollars)
 
 
 def taken(world: World, row: JobRow) -> list[Run]:
@@ -51,6 +55,7 @@ class Contest:
     b: JobRow | None = None
     arrived: float = 0.0
     places: int = 4
+    dollars: float | None = None
 
     def cluster(self) -> SharedCluster:
         return self.world.cluster(how=policy(FairShareFairness, more={"grace": 0.5}))
@@ -61,7 +66,7 @@ class Contest:
     def wanted(self) -> bool:
         if self.b is None and len(self.begun("long")) >= self.places:
             time.sleep(0.05)
-            self.b, self.arrived = submit(self.world, "short", "B", 0.2, 4), time.time()
+            self.b, self.arrived = submit(self.world, "short", "B", 0.2, 4, self.dollars), time.time()
         return self.world.store.job(self.a.id).state in ("queued", "running")
 
 
@@ -127,6 +132,14 @@ def test_a_quota_that_cannot_pay_takes_nothing(world: World) -> None:
     assert taken(world, there.a) == []
 
 
+_BUDGET = """
+name: late
+job: {{command: 'true'}}
+space: {{x: 1..9}}
+offers: {{provider: local, vcpu: 1}}
+budget: {{dollars: {}}}
+"""
+
 _DIES = """
 import os, signal, sys
 from tradewind.cli.app import run
@@ -144,6 +157,8 @@ sys.exit(run(sys.argv[1:]))
 
 def test_a_cluster_that_dies_while_it_takes_runs_goes_on_with_that(world: World) -> None:
     there = contest(world, seconds=30.0)
+    world.store.set_tenant(TenantRow("B", quota={"dollars": 1.0}, preempt={"within": WITHIN, "exempt": 0.2}))
+    there.dollars = 0.25
     there.places = min(4, len(os.sched_getaffinity(0)))
     command = [sys.executable, "-c", _DIES, "cluster", "start", "--store", world.url]
     with subprocess.Popen(command, env={**os.environ, "TRADEWIND_HOME": str(world.folder)}) as process:
@@ -154,6 +169,12 @@ def test_a_cluster_that_dies_while_it_takes_runs_goes_on_with_that(world: World)
     noted = taken(world, there.a)
     assert noted
     assert not any(run.state.ended for run in noted)
+    searches, set_aside = world.store.spending("B")
+    assert searches == {2: 0.25}
+    assert 0 < set_aside == pytest.approx(sum(max(run.cost, run.reserved) for run in noted)), "as noted, and once"
+    wanted = parse_spec(_BUDGET.format(1.0 - 0.25 - set_aside + 0.01), base=world.work)
+    with pytest.raises(QuotaError, match="neither spent nor promised"):  # at that moment somebody submits for B
+        add_search(world.store, wanted, JobRow(0, "B", "late", study_document(wanted)))
     until = time.monotonic() + 60
     there.cluster().run(lambda: time.monotonic() < until and not all(run.state.ended for run in taken(world, there.a)))
     gone = taken(world, there.a)
@@ -164,3 +185,7 @@ def test_a_cluster_that_dies_while_it_takes_runs_goes_on_with_that(world: World)
     states = {trial.number: trial.state.value for trial in world.studies.trials(study)}
     assert {states[run.trial] for run in gone} <= {"pending", "running"}, "each is run again"
     assert [mark for mark in world.marks_of("long") if mark[0] == "end"] == [], "none of them went on to its end"
+    costs = sum(run.preemption.cost for run in gone if run.preemption)
+    assert world.store.spending("B")[1] == pytest.approx(costs), "paid once, by whom the policy names"
+    bills = {bill["tenant"]: bill for bill in tenant_bills(world.store, world.studies)}
+    assert bills["A"]["dollars"] == pytest.approx(sum(run.cost for run in world.studies.runs(study)))

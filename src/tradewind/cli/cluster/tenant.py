@@ -25,8 +25,8 @@ def set_tenant(
     preempt: Annotated[
         list[str] | None,
         typer.Option(
-            help="Runs of others are ended so that it gets its share: within=2m, pays=taker (owner, cluster), "
-            "exempt=30s; repeatable."
+            help="Runs of others are ended so that it gets places when its work comes: within=2m, "
+            "pays=taker (owner, cluster), exempt=30s; repeatable."
         ),
     ] = None,
     no_preempt: Annotated[bool, typer.Option("--no-preempt", help="Let it end no runs of others.")] = False,

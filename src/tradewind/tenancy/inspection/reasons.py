@@ -125,6 +125,8 @@ def why_waiting(allocator: Allocator, job: str) -> str:
         return f"tenant {it.tenant.view.name} uses its quota"
     if it.tenant.why_not:
         return f"it takes no runs of others: {it.tenant.why_not}"
+    if allocator.takes_too_early(it.tenant.view.name):
+        return "it takes no runs of others before they have used as much as its tenant has"
     if allocator.policy.priority.declines(it.view):
         return "it has stopped improving and gives way"
     return "others are due before it, or no node has room"

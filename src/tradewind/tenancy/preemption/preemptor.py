@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from tradewind.tenancy.priority.base import Priority
 from tradewind.tenancy.request_queue import QueuedSearch, ResourceRequest, Tenant
 from tradewind.tenancy.resources import SLACK, Amounts, add_amounts, dominant_share, fits_within
 from tradewind.utils.units import format_duration
+
+OFTEN_TAKEN = 10
+"""A trial that was taken so often is exempt for longer each time: so it ends also where its program saves nothing."""
 
 _MOST_DOUBLINGS = 40
 
@@ -59,9 +63,9 @@ class Preemptor:
       share is the weight among the tenants that have work.
 
     So each arrival takes places for its share, or one, and no more: what is taken comes to an end, and no two tenants
-    take from each other in turns. Runs are taken that can be repeated, never taken ones first, of these the youngest. A
-    run is exempt for a while after it began, and for twice as long each time that one of its trial was taken: so each
-    trial comes to its end, whatever comes.
+    take from each other in turns. Runs are taken that can be repeated, never taken ones first, of these the youngest.
+    A run is exempt for a while after it began, and for twice as long each time that one of its trial was taken after
+    the tenth: so each trial comes to its end, whatever comes.
 
     Args:
         tenants: The tenants, by name, as they are at any time.
@@ -87,15 +91,21 @@ class Preemptor:
             self._look(tenant, shares, now)
         later: list[float] = []
         for tenant in sorted(takers, key=lambda each: (self._fairness.key(each.view), each.number)):
-            if tenant.claim.since is None or tenant.preempt is None:
+            if tenant.preempt is None:
+                continue
+            if tenant.claim.since is None:
+                later += [now + max(1.0, tenant.preempt.within / 10)] if self.is_early(tenant) else []
                 continue
             due = self._due(tenant, tenant.preempt)
             opens = due - tenant.preempt.exempt
             if now < opens:
                 later.append(opens)
-                continue
             for request, first, fits in self._deserved(tenant, shares):
-                if (plan := self._plan(request, due, shares, first=first, fits=fits)) is None:
+                # Room that is kept for others only is kept for it at once: what comes may be none that can be taken.
+                if now < opens and (request.takes_at is not None or not self._pool.beside_bookings(request.demand, 1)):
+                    continue
+                plan = self._plan(request, due, shares, first=first, fits=fits)
+                if plan is None or (now < opens and plan.victims):
                     continue
                 if plan.at > now and request.takes_at is not None:
                     later.append(plan.at)
@@ -111,10 +121,15 @@ class Preemptor:
             request
             for tenant in self._tenants.values()
             if tenant.preempt is None or tenant.claim.since is None
-            for job in tenant.jobs.values()
-            for request in job.booked.values()
+            for request in _booked(tenant)
             if request.takes_at is not None
         ]
+
+    def is_early(self, tenant: Tenant) -> bool:
+        """True of a tenant without a place for which nothing is taken yet: it has used more than others over time."""
+        claim = tenant.claim
+        waits = tenant.preempt is not None and claim.open and not claim.placed and claim.since is None
+        return waits and not any(map(_is_taken_for, _booked(tenant))) and any(True for _ in self._wanted(tenant))
 
     def bound(self, tenant: Tenant, now: float) -> float | None:
         """Seconds within which a tenant has its first place, with the tenants and runs of now; None without a promise.
@@ -125,8 +140,7 @@ class Preemptor:
         """
         if tenant.preempt is None or tenant.claim.placed:
             return None
-        booked = (request for job in tenant.jobs.values() for request in job.booked.values())
-        if (on_its_way := next((each for each in booked if _is_taken_for(each)), None)) is not None:
+        if (on_its_way := next(filter(_is_taken_for, _booked(tenant)), None)) is not None:
             return max(0.0, on_its_way.opens - now)
         if tenant.claim.since is None:
             return None
@@ -163,8 +177,7 @@ class Preemptor:
             tenant: The tenant.
             without: What else is taken.
         """
-        booked = (request for job in tenant.jobs.values() for request in job.booked.values())
-        kept = [request.demand for request in booked if not _is_taken_for(request)]
+        kept = [request.demand for request in _booked(tenant) if not _is_taken_for(request)]
         used = tenant.used
         for amounts in (tenant.taken, *kept, without):
             if amounts:
@@ -178,9 +191,7 @@ class Preemptor:
             A run, whether it is the first one, and whether it fits the tenant's share.
         """
         share, claim, due = self._share(tenant), tenant.claim, shares.get(tenant.view.name, 0.0)
-        first = not claim.placed and not any(
-            _is_taken_for(request) for job in tenant.jobs.values() for request in job.booked.values()
-        )
+        first = not claim.placed and not any(map(_is_taken_for, _booked(tenant)))
         got = 0.0
         for request in self._wanted(tenant):
             more = dominant_share(request.demand, self._pool.total)
@@ -225,17 +236,23 @@ class Preemptor:
         above = [each for each in others if self._share(each) > shares.get(each.view.name, 0.0) + SLACK]
         if not fits:
             above = [each for each in above if self._precedes(tenant, each)]
-        plans = [self._plan_from(request, due, above, shares)]
+        room = self._room(request, due if first else math.inf)  # a further place is none that is kept for another
+        plans = [self._plan_from(request, due, above, shares, room)]
         if first and (plans[0] is None or plans[0].at > due):
             all_of = [each for each in others if self._precedes(tenant, each)]
-            plans.append(self._plan_from(request, due, all_of, None))
+            plans.append(self._plan_from(request, due, all_of, None, room))
         return min((plan for plan in plans if plan is not None), key=lambda plan: plan.at, default=None)
 
     def _plan_from(
-        self, request: ResourceRequest, due: float, owners: Sequence[Tenant], shares: Mapping[str, float] | None
+        self,
+        request: ResourceRequest,
+        due: float,
+        owners: Sequence[Tenant],
+        shares: Mapping[str, float] | None,
+        room: Mapping[str, Sequence[float]],
     ) -> _Plan | None:
         """The best way to make room for a run by those of some owners, with shares only while they are above theirs."""
-        found, room = self._candidates(request.job.tenant, owners), self._room(request, due)
+        found = self._candidates(request.job.tenant, owners)
         best: _Plan | None = None
         for node in {**found, **room}:
             if not self._pool.holds(node, request.demand):
@@ -281,9 +298,9 @@ class Preemptor:
         }
 
     def _exempt(self, run: ResourceRequest, policy: PreemptionPolicy | None) -> float:
-        """Seconds for which a run is exempt: twice as long each time that one of its trial was taken."""
-        exempt = 0.0 if policy is None else policy.exempt
-        return max(exempt, self._grace) * 2.0 ** min(run.taken, _MOST_DOUBLINGS) if run.taken else exempt
+        """Seconds for which a run is exempt: twice as long each time that its trial was taken after the tenth."""
+        exempt, more = 0.0 if policy is None else policy.exempt, run.taken - OFTEN_TAKEN + 1
+        return exempt if more <= 0 else max(exempt, self._grace) * 2.0 ** min(more, _MOST_DOUBLINGS)
 
     def _room(self, request: ResourceRequest, until: float) -> dict[str, list[float]]:
         """Amounts that are free on nodes where runs are being taken or places are kept, when all that is done.
@@ -356,6 +373,10 @@ def _first(job: QueuedSearch) -> ResourceRequest | None:
     """The next run of a search that has no place, and for which none is kept or taken by a claim."""
     booked = next((request for request in job.booked.values() if not request.promised), None)
     return booked or (job.waiting[0] if job.waiting else None)
+
+
+def _booked(tenant: Tenant) -> Iterator[ResourceRequest]:
+    return (request for job in tenant.jobs.values() for request in job.booked.values())
 
 
 def _is_taken_for(request: ResourceRequest) -> bool:
