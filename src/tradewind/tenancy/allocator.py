@@ -442,7 +442,7 @@ class Allocator:
             if taking is not None:
                 out += self._carry_out(taking)
                 continue
-            if lapsed := self._preemptor.lapsed():
+            if lapsed := [each for each in self.bookings.kept if not self._preemptor.may_keep(each)]:
                 self._unbook(lapsed)
                 wake = self._now
             return out if wake is None else [*out, ev.WakeAt(wake)]

@@ -151,6 +151,7 @@ class PlaceBookings:
     def __init__(self, pool: NodePool, times: RunTimes) -> None:
         self._pool, self._times = pool, times
         self._on: dict[str, list[ResourceRequest]] = {}
+        self._kept: dict[str, ResourceRequest] = {}
 
     def book(self, request: ResourceRequest, now: float) -> bool:
         """Keep a place for a run; False where no node can hold it when what runs there has ended.
@@ -186,10 +187,13 @@ class PlaceBookings:
         before = (each.promised and (each.takes_at is None or takes_at is not None) for each in here)
         here.insert(sum(before), request)
         self._pool.book(node, request.demand)
+        if takes_at is not None:
+            self._kept[request.id] = request
 
     def cancel(self, request: ResourceRequest) -> None:
         """Give up the place that is kept for a run."""
         node, request.booked, request.promised, request.takes_at = request.booked, None, False, None
+        self._kept.pop(request.id, None)
         here = self._on.get(node or "", [])
         if node is None or request not in here:
             return
@@ -204,6 +208,11 @@ class PlaceBookings:
             request = here[0]
             self.cancel(request)
             yield request, node
+
+    @property
+    def kept(self) -> list[ResourceRequest]:
+        """The runs for which places are promised, and runs are ended later."""
+        return list(self._kept.values())
 
     def on(self, node: str) -> list[ResourceRequest]:
         """The runs that have a place on a node booked, in their order."""

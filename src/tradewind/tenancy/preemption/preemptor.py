@@ -115,15 +115,10 @@ class Preemptor:
                 return Taking(request, plan.node, victims, tenant.preempt, max(now, plan.at), why), None
         return None, min(later, default=None)
 
-    def lapsed(self) -> list[ResourceRequest]:
-        """The runs for which places are kept though their tenants may take none any more."""
-        return [
-            request
-            for tenant in self._tenants.values()
-            if tenant.preempt is None or tenant.claim.since is None
-            for request in _booked(tenant)
-            if request.takes_at is not None
-        ]
+    def may_keep(self, request: ResourceRequest) -> bool:
+        """True while the tenant of a run for which a place is kept still waits for it."""
+        tenant = request.job.tenant
+        return tenant.preempt is not None and tenant.claim.since is not None
 
     def is_early(self, tenant: Tenant) -> bool:
         """True of a tenant without a place for which nothing is taken yet: it has used more than others over time."""
