@@ -156,5 +156,6 @@ def test_a_run_at_a_limit_of_time_is_no_failed_program(job: Path, capsys: pytest
     assert run(["run", "job.yaml", *ALL, "--abort", "--json"]) == 17
     said = capsys.readouterr()
     assert json.loads(said.out)["state"] == "aborted"
-    assert json.loads(said.out)["record"]["runs"][0]["state"] == "timed_out"
+    # Its runner ends it, or, where the machine stood still at that moment, who looks after it.
+    assert json.loads(said.out)["record"]["runs"][0]["state"] in ("timed_out", "cancelled")
     assert said.err.startswith("tradewind: quick was cut short: it ran into the deadline of 0.10 s (tradewind logs ")
