@@ -196,9 +196,10 @@ def test_a_replica_that_could_not_be_made_anew_is_made_anew_by_the_next_call(
             alone.tell(asked, runtime=1.0, metrics={"value": 1.0})
         before = list(alone.trials)
     with Study.open(url, JOB) as one:
-        for fault in ("handle", "trials"):
+        places: list[tuple[object, str]] = [(one._machine, "handle"), (one._store, "trials")]
+        for place in places:
             with monkeypatch.context() as patch:
-                patch.setattr(*((one._machine, "handle") if fault == "handle" else (one._store, "trials")), _interrupt)
+                patch.setattr(*place, _interrupt)
                 with pytest.raises(KeyboardInterrupt):
                     one.ask()
         assert [asked.number for asked in one.ask()] == [3]
@@ -373,7 +374,7 @@ def test_a_proposer_whose_clock_is_ahead_keeps_nobody_waiting_once_it_is_gone(
             assert step.lead(one._token, "elsewhere:1:1.00@x", 3600.0)
         monkeypatch.setattr(shared_study, "_PROPOSES", 0.01)
         naps = iter(range(1_000))
-        monkeypatch.setattr(shared_study.time, "sleep", lambda seconds: next(naps) or os.sched_yield())
+        monkeypatch.setattr("tradewind.engine.ask_tell.shared_study.time.sleep", lambda seconds: next(naps))
         assert [asked.number for asked in two.ask()] == [5]
         assert two._leads
 
