@@ -11,8 +11,10 @@ from tradewind.engine.ask_tell.shared_study import SharedStudy
 class CrowdCount(AheadCount):
     """Finds many changes of others whenever it looks."""
 
+    size = 4
+
     def caught_up(self, changed: int) -> None:
-        self.worth, self.many = 4, True
+        self.worth, self.many = self.size, True
 
 
 class OneOfACrowd(SharedStudy):

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 from tests.effort import share
-from tests.engine.ask_tell.crowd import OneOfACrowd
+from tests.engine.ask_tell.crowd import CrowdCount, OneOfACrowd
 
 from tradewind import Study
+from tradewind.engine.ask_tell import shared_replica, shared_study
 from tradewind.engine.ask_tell.proposed_ahead import AheadCount
 from tradewind.engine.ask_tell.shared_study import SharedStudy
 from tradewind.errors import ConfigurationError, StudyBusyError, StudyNotFoundError
@@ -187,6 +188,24 @@ def test_a_call_that_fails_half_way_changes_nothing(url: str, monkeypatch: pytes
         assert one.trials == two.trials
 
 
+def test_a_replica_that_could_not_be_made_anew_is_made_anew_by_the_next_call(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Study(JOB, store=url) as alone:
+        for asked in alone.ask(3):
+            alone.tell(asked, runtime=1.0, metrics={"value": 1.0})
+        before = list(alone.trials)
+    with Study.open(url, JOB) as one:
+        places: list[tuple[object, str]] = [(one._machine, "handle"), (one._store, "trials")]
+        for place in places:
+            with monkeypatch.context() as patch:
+                patch.setattr(*place, _interrupt)
+                with pytest.raises(KeyboardInterrupt):
+                    one.ask()
+        assert [asked.number for asked in one.ask()] == [3]
+        assert one.trials[:3] == before
+
+
 def _interrupt(*given: Any) -> Any:
     raise KeyboardInterrupt
 
@@ -343,6 +362,90 @@ def test_one_worker_makes_the_proposals_and_another_one_when_that_one_is_gone(ur
         numbers = {asked.number for _ in range(11) for asked in two.ask()}
         assert numbers == set(range(12)) - {1}
         assert two._leads
+
+
+def test_a_proposer_whose_clock_is_ahead_keeps_nobody_waiting_once_it_is_gone(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with OneOfACrowd(url, JOB) as one, OneOfACrowd(url, JOB) as two:
+        one.ask()
+        two.ask(4)
+        with one._workers.step(lasting=False) as step:
+            assert step.lead(one._token, "elsewhere:1:1.00@x", 3600.0)
+        monkeypatch.setattr(shared_study, "_PROPOSES", 0.01)
+        naps = iter(range(1_000))
+        monkeypatch.setattr("tradewind.engine.ask_tell.shared_study.time.sleep", lambda seconds: next(naps))
+        assert [asked.number for asked in two.ask()] == [5]
+        assert two._leads
+
+
+def test_a_trial_that_was_given_back_by_an_interrupted_call_goes_to_one_worker(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = {**JOB, "budget": {"trials": 5}}
+    with OneOfACrowd(url, job) as one, OneOfACrowd(url, job) as two:
+        two.ask()  # which proposes all the others
+        for _ in range(3):
+            _tell(one, one.ask()[0])
+        assert one._own.taken.keys() == {4}
+        give_back = one._workers.quick.give_back
+
+        def interrupted(*given: Any) -> None:
+            give_back(*given)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(one._workers.quick, "give_back", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                one.optimise(float, trials=0)
+        assert [asked.number for worker in (two, one) for asked in worker.ask()] == [4]
+
+
+@pytest.mark.parametrize("how", ["dies", "leaves"])
+def test_trials_of_a_worker_that_is_gone_are_not_left_for_the_end(
+    url: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_replica, "_LIVE_SECONDS", 0.0)
+    monkeypatch.setattr(CrowdCount, "size", 20)  # so many that nobody looks for more than the next ones
+    job = {**JOB, "budget": {"trials": 120}}
+    with OneOfACrowd(url, job) as one, OneOfACrowd(url, job) as two:
+        three = OneOfACrowd(url, job)
+        _in_the_habit(one)
+        _in_the_habit(two)
+        if how == "dies":
+            (asked,) = three.ask()
+            left = asked.number
+        else:
+            _in_the_habit(three)
+            (left,) = three._own.taken
+        _in_the_habit(one)
+        _in_the_habit(two)
+        _expire(three) if how == "dies" else three.close()
+        seen = list[int]()
+        while left not in seen:
+            for worker in (one, two):
+                (asked,) = worker.ask()
+                seen.append(asked.number)
+                _tell(worker, asked)
+        assert len(seen) < 40, "while there are 80 others to come"
+        three.close()
+
+
+def test_who_opens_a_study_begins_behind_what_has_ended(url: str) -> None:
+    with OneOfACrowd(url, JOB) as one:
+        _in_the_habit(one)
+        _tell(one, one.ask()[0])
+        with OneOfACrowd(url, JOB) as two:
+            assert two._owners == two._workers.open()
+            last = max(number for number, owner in two._owners.items() if owner == one._token)
+            assert two._after == last
+            assert two._since == two._seen
+            assert two.ask()[0].number == last + 1
+        given = one.ask()
+        one.give_back(given)
+        with OneOfACrowd(url, JOB) as three:
+            assert three._since == 0
+            assert three.ask() == given
 
 
 def test_trials_are_proposed_ahead_only_where_no_result_decides_what_is_next(url: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tradewind import plugins
-from tradewind.engine.records.foreign_trials import ForeignTrial, foreign_records, match_names
+from tradewind.engine.records.foreign_trials import ForeignTrial, fitted_trials, foreign_records, match_names
 from tradewind.engine.records.study_import import import_foreign_trials, is_foreign
 from tradewind.engine.search_builder import build_problem, new_study
 from tradewind.errors import RecordError
@@ -223,6 +223,18 @@ def test_names_of_a_job_for_those_of_other_tools() -> None:
         "seed": "seed",
     }
     assert match_names(["a b", "a-b", "a_b"], ["a_b"]) == {"a b": "a b", "a-b": "a-b", "a_b": "a_b"}
+
+
+def test_what_only_some_trials_have_is_not_the_same_in_all() -> None:
+    given = [
+        ForeignTrial("a", "one", {"x": 1, "momentum": 0.9, "seed": 3}),
+        ForeignTrial("b", "two", {"x": 1, "seed": 3}),
+        ForeignTrial("c", "three", {"x": 1}, "failed"),
+    ]
+    constants: dict[str, object] = {}
+    fitted = list(fitted_trials(given, ["x"], constants))
+    assert constants == {"seed": 3}
+    assert [trial.values for trial in fitted] == [{"x": 1, "momentum": 0.9}, {"x": 1}, {"x": 1}]
 
 
 def test_what_is_the_same_in_all_trials_need_not_be_in_the_space(store: Store, spec: JobSpec, tmp_path: Path) -> None:

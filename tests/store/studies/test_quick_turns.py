@@ -16,7 +16,7 @@ from tests.effort import share
 from tests.engine.ask_tell.crowd import OneOfACrowd
 
 from tradewind import Study
-from tradewind.errors import StudyBusyError
+from tradewind.errors import StoreError, StudyBusyError
 from tradewind.problem import Run, RunState, Trial, TrialState
 from tradewind.store.studies.quick_turns import QuickTurns, Told, Wanted
 
@@ -96,6 +96,24 @@ def test_only_what_is_still_ones_own_is_given_back(url: str, open_store: OpenSto
         workers.quick.take("you", None, Wanted(1, 0), 5)
         workers.quick.give_back("me", [1, 3, 0])
         assert workers.open() == {0: study._token, 1: "ahead", 2: "me", 3: "you", 4: "ahead"}
+
+
+def test_what_is_given_back_while_the_connection_breaks_is_given_back(
+    postgresql_url: str, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(postgresql_url)
+    with OneOfACrowd(postgresql_url, JOB) as study:
+        study.ask()
+        workers = store.workers(study.row.id)
+        workers.quick.take("me", None, Wanted(1, 0), 5)
+        together, answers = workers.quick._database.together, iter([False, True, False, False])
+        monkeypatch.setattr(
+            workers.quick._database, "together", lambda given: together(given) if next(answers) else None
+        )
+        workers.quick.give_back("me", [1])
+        assert workers.open()[1] == "ahead"
+        with pytest.raises(StoreError, match="lost twice"):
+            workers.quick.give_back("me", [1])
 
 
 def test_a_study_that_was_taken_by_force_has_no_turns(url: str, open_store: OpenStore) -> None:

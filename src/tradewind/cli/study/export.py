@@ -76,7 +76,7 @@ def export(
         bool, typer.Option("--json", help="With --out, say what was written as JSON; else as --format json.")
     ] = False,
 ) -> None:
-    """Write all trials of a study as CSV, JSON, JSON lines, full records or Parquet; of a workflow's run its tasks."""
+    """Write all trials of a study as CSV, JSON, records, Parquet or an Optuna study; of a workflow's run its tasks."""
     from tradewind.errors import InputError
 
     if to is None and setting:
@@ -256,7 +256,6 @@ def _write_file(store: Store, study_id: int, chosen: ExportFormat, out: Path, lo
     with atomic_user_path(out) as part:
         if chosen is ExportFormat.PARQUET:
             from tradewind.store.studies import tabular
-            from tradewind.store.studies import tabular as frames
 
             if store.study(study_id).kind == "workflow":
                 from tradewind.cli.workflow.stored_runs import task_columns
@@ -264,7 +263,7 @@ def _write_file(store: Store, study_id: int, chosen: ExportFormat, out: Path, lo
                 columns = task_columns(store, study_id)
             else:
                 columns = tabular.flat_columns(store, study_id)
-            frame = frames.to_polars(columns)
+            frame = tabular.to_polars(columns)
             frame.write_parquet(part)
             count = len(frame)
         else:

@@ -33,6 +33,7 @@ class OwnTrials:
         taken: Those that were taken for the worker, but not asked for yet, by number.
         at_once: Seconds after telling a trial within which the next question is one at once.
         kept: Seconds after which a trial that was taken is given back, if it was not asked for.
+        doubtful: Those that were taken may be others' by now: nobody knows whether they were given back.
     """
 
     def __init__(self, spec: JobSpec, problem: Problem, searcher: Searcher, owner: str, lease: float) -> None:
@@ -42,6 +43,7 @@ class OwnTrials:
         self._machine = ask_tell_machine(*self._made_of)
         self._held: dict[int, tuple[Trial, Run]] = {}
         self.taken: dict[int, Asked] = {}
+        self.doubtful = False
         self._taken_at = Moment.now()
         self._told_at = Moment.now()
         self._quick = 0  # times in a row
@@ -105,8 +107,8 @@ class OwnTrials:
 
     @property
     def outdated(self) -> bool:
-        """True where trials that were taken have been kept for so long that others may have them."""
-        return bool(self.taken) and self._taken_at.ago() > self.kept
+        """True where trials that were taken have been kept for so long that others may have them, or do already."""
+        return bool(self.taken) and (self.doubtful or self._taken_at.ago() > self.kept)
 
     def asks(self, count: int) -> None:
         """Note that the worker asks for so many trials."""

@@ -131,7 +131,6 @@ class SharedReplica:
     def _open(self) -> None:
         """Make the search anew out of the store."""
         self._new = []
-        self._after, self._since = NOBODY, 0  # trials up to that one are not ahead; nothing was given back until then
         self._leads = self._is_due = False  # it makes the proposals; the next ones are due
         self._owed: list[ev.WriteRows] = []  # what follows from others' changes, for the next step
         self._ahead = AheadCount()
@@ -142,7 +141,6 @@ class SharedReplica:
         self._owners: dict[int, str | None] = {}  # of the runs that have not ended
         self._live: set[str | None] = set()
         self._live_at = -math.inf
-        self._damaged = False
         with self._workers.step(lasting=False) as step:
             self.row = self._store.study(self.row.id)
             self._stands = self.row.spec == self._present.get("spec", self.row.spec)  # as this worker would write it
@@ -151,10 +149,15 @@ class SharedReplica:
             trials, runs = self._store.trials(self.row.id), self._store.runs(self.row.id)
             news = step.changes(0)
             self._seen = self._number = news.number
-            self._owners = dict(news.owners)
+            self._owners = {one.number: news.owners[one.number] for one in news.trials if not one.state.ended}
+            ahead = [number for number, owner in self._owners.items() if owner == AHEAD]
+            # Trials up to that one are not ahead; nothing was given back until that change.
+            self._after = min(ahead, default=max(news.owners, default=NOBODY) + 1) - 1
+            self._since = 0 if None in self._owners.values() else self._seen
             first = list(first_proposals(self.spec, self._problem, trials).proposals.values())
             self._feed(step, ev.SearchOpened(trials, runs, self.row.elapsed, enqueued=first))
             self._new = []  # runs that go on: who has them is known
+        self._damaged = False
 
     @property
     def _tells_alone(self) -> bool:
@@ -345,9 +348,11 @@ class SharedReplica:
     def _return_taken(self) -> None:
         """Let others have what was taken for the next `ask`."""
         if numbers := list(self._own.taken):
+            self._own.doubtful = True  # whoever is interrupted gives them back anew
             self._workers.quick.give_back(self._token, numbers)
             for number in numbers:
                 self._own.forget(number)
+            self._own.doubtful = False
 
 
 def by_trial(run: Run) -> int:

@@ -35,6 +35,7 @@ from tradewind.errors import ConfigurationError, TradewindError
 from tradewind.problem import Trial, Value
 from tradewind.store.studies.quick_turns import AHEAD, Told, Turn, Wanted
 from tradewind.store.studies.study_workers import SharedStep
+from tradewind.utils.processes import Moment
 
 _PATIENCE = 0.1
 """Seconds between two looks whether others have left something to do."""
@@ -120,6 +121,7 @@ class SharedStudy(SharedReplica):
         """
         if self._own.outdated:
             self._return_taken()
+        begun = Moment.now()
         while len(self._own.taken) < wanted:
             if not self._is_quick or self._forgotten():
                 return list(self._own.taken.values()), False
@@ -135,7 +137,9 @@ class SharedStudy(SharedReplica):
             if self._all_proposed(turn):
                 with self._step("ask", lasting=False, catch_up=False) as step:
                     return list(self._own.taken.values()), self._all_live(step)
-            if turn.proposer.token == self._token or not turn.is_proposed_for:
+            # The proposer's clock may be ahead: nobody waits for longer than it would lead.
+            waits_in_vain = not turn.is_proposed_for or begun.ago() > _PROPOSES
+            if turn.proposer.token == self._token or waits_in_vain:
                 return list(self._own.taken.values()), False
             time.sleep(_SOON)
         return list(self._own.taken.values())[:wanted], True
@@ -200,12 +204,21 @@ class SharedStudy(SharedReplica):
             if lacking or spare > self._ahead.worth // 2:
                 given += self._propose(step, lacking, max(0, spare))
             self._is_due = False
+        if not wanted:
+            self._point_out(step)
         if not given:
             self._look_who_lives(step)
             given = self._abandoned(step, wanted)
         if given:
             self._keep(step, given)
         return given
+
+    def _point_out(self, step: SharedStep) -> None:
+        """Have the next ones that ask look for trials that no turn finds: those of the dead, and passed-over ones."""
+        found = [run.trial for run in self._orphaned() if self._owners.get(run.trial) is not None]
+        found += [n for n, owner in self._owners.items() if owner == AHEAD and n <= self._after]
+        if found:
+            self._write(step, ev.WriteRows(), dict.fromkeys(found))
 
     def _propose(self, step: SharedStep, wanted: int, spare: int) -> list[Asked]:
         """Have the searcher asked for so many trials, and for some that are handed out later."""

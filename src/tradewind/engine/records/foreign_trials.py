@@ -102,6 +102,7 @@ def fitted_trials(
     """
     values: dict[str, Any] = {}
     varied: set[str] = set()
+    whole = [trial for trial in trials if trial.state == "succeeded"]  # others may have ended before they chose all
     for trial in trials:
         for name, value in trial.values.items():
             if name not in values:
@@ -109,6 +110,7 @@ def fitted_trials(
             elif values[name] is not value and (type(values[name]) is not type(value) or values[name] != value):
                 varied.add(name)
     names = match_names(values, parameters)
+    varied |= {name for name in values if any(name not in trial.values for trial in whole)}
     constants |= {name: values[name] for name in values if names[name] not in parameters and name not in varied}
     for trial in trials:
         kept = {names[name]: value for name, value in trial.values.items() if name not in constants}

@@ -190,9 +190,7 @@ def _url(address: str) -> Any:
     try:
         return sa.make_url(address)
     except (sa.exc.ArgumentError, ValueError):
-        raise RecordError(
-            "it is no address of a database", hint="sqlite:///FILE, postgresql://user@host/name"
-        ) from None
+        raise RecordError("it is no address of a database", hint=_ADDRESSES) from None
 
 
 @contextlib.contextmanager
@@ -209,9 +207,7 @@ def _translated(doing: str) -> Iterator[None]:
         hint = f"{install_command('postgresql')}, and write postgresql+psycopg://user@host/name"
         raise RecordError(f"no driver for this database: {_first_line(error)}", hint=hint) from None
     except sa.exc.ArgumentError:
-        raise RecordError(
-            "it is no address of a database", hint="sqlite:///FILE, postgresql://user@host/name"
-        ) from None
+        raise RecordError("it is no address of a database", hint=_ADDRESSES) from None
     except sa.exc.DBAPIError as error:
         raise RecordError(f"the database cannot be {_PAST[doing]}: {_first_line(error.orig)}") from None
     except StorageInternalError as error:

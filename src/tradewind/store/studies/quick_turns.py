@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tradewind.errors import StudyBusyError
+from tradewind.errors import StoreError, StudyBusyError
 from tradewind.problem import Run, Trial, TrialState
 from tradewind.store import holders
 from tradewind.store.sql.database import Database
@@ -67,7 +67,7 @@ class Turn:
     """Result of a turn.
 
     Attributes:
-        done: What was told is written. False, and nothing is changed, where it was told before, or ends the study.
+        done: What was told is written. False where it is not: it was told before, or ends the study.
         state: The study's state.
         taken: The trials that were taken, with their runs.
         left: How many others are left, as far as it was of interest.
@@ -346,7 +346,11 @@ class PostgresqlTurns(QuickTurns):
 
     def give_back(self, token: str, taken: Sequence[int]) -> None:
         """Let others have trials that were taken."""
-        self._together([self._back], {"study_": self._study, "token_": token, "taken_": list(taken)})
+        values = {"study_": self._study, "token_": token, "taken_": list(taken)}
+        for _ in range(2):  # twice is the same as once
+            if self._together([self._back], values) is not None:
+                return
+        raise StoreError(f"the connection to {self._database.place} was lost twice", hint="try again")
 
     def _written(self, statement: Any) -> _Written:
         compiled = statement.compile(dialect=self._database.sql)
