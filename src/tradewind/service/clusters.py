@@ -48,8 +48,8 @@ class ClusterService:
             ``weight``, ``due``: the share that its weight gives it, ``share``, ``used``, ``running``, ``waiting``,
             ``hours``: resource-hours so far), ``jobs`` (the searches that are not over, as the cluster sees them) and
             ``takings`` (the runs that were taken last for other tenants: ``at``, ``owner``, ``search``, ``name``,
-            ``trial``, ``tenant``, ``for``: its search, ``why``, ``pays``), without those between others. A tenant that one
-            may not see has no name there, and its search no number.
+            ``trial``, ``tenant``, ``for``: its search, ``why``, ``pays``), without those between others. A tenant that
+            one may not see has no name there, and its search no number.
 
         Raises:
             NotFoundError: There is none of that name.
