@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 
 from tradewind import plugins
+from tradewind.deployer.runner.warden.slots import SlotRegistry
 from tradewind.engine import search as loop
 from tradewind.engine.search import Search
 from tradewind.engine.search_builder import build_problem, build_search, find_or_create_study
@@ -17,7 +20,7 @@ from tradewind.errors import NoOfferError, SpecError, StoreFullError, StudyBusyE
 from tradewind.problem import Run, RunState, TrialState
 from tradewind.problem.job_spec.spec import JobSpec, parse_spec
 from tradewind.store.base import Change, Store, this_process
-from tradewind.utils.paths import data_folder, store_url
+from tradewind.utils.paths import data_folder, slots_folder, store_url
 
 JOB = """
 name: recorded
@@ -471,3 +474,34 @@ def test_after_a_crash_what_was_being_ended_is_ended_and_not_repeated(
     assert trial.observation is not None
     assert trial.observation.reason == left.reason.removeprefix("being ended: ")
     assert left.run_id not in made
+
+
+WAITS = """
+name: waits
+job: {command: ["true"]}
+space: {x: [1]}
+objective: {minimise: runtime}
+offers: {provider: local, vcpu: 1}
+deploy: {runner: {use: process, share: true}}
+budget: {trials: 1}
+"""
+
+
+def test_a_run_that_waits_says_for_whom_in_the_store_at_once(
+    base: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_SIGN_OF_LIFE", math.inf)
+    held, every = SlotRegistry.of_this_process(), os.sched_getaffinity(0)
+    nothing = {"memory": 0, "memory_here": 1, "device": 0, "devices_here": [], "group": ""}
+    wanted = {"folder": str(slots_folder()), "cpu": len(every), "search": "other", "name": "tea", **nothing}
+    held.take("held", wanted, every)
+    search, said = search_of(spec_of(base, WAITS), store), list[str]()
+
+    def look() -> bool:
+        if not said and any(run.reason for run in search.parts.machine.runs.values()):
+            said.extend(run.reason for run in store.runs(search.parts.study.id, open_only=True))
+            held.give_back("held")
+        return True
+
+    search.run(look)
+    assert said == [f"it waits: {len(every)} of {len(every)} CPUs are used by search tea"]

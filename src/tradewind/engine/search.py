@@ -430,8 +430,12 @@ class Search:
             store.write(study_id, Change(runs=open_runs, study={"elapsed": machine.elapsed}), self._token)
             self._held = Moment.now()
         changed = deployer.poll()
+        waits = [run.run_id for run in changed if self._begins_to_wait(run)]
         for run in changed:
             self._feed(RunChanged(run))
+        going = self.parts.machine.runs
+        if rows := [going[run_id] for run_id in waits if run_id in going]:
+            self.parts.store.write(self.parts.study.id, Change(runs=rows), self._token)
         free = deployer.free_machines()
         for each in free:
             self._feed(MachinesFree(each.run_id, each.seconds, each.expires))
@@ -443,6 +447,11 @@ class Search:
         self._feed(Tick())
         self._show()
         return self.parts.machine.stopped is not None or bool(free) or any(run.state.ended for run in changed)
+
+    def _begins_to_wait(self, news: Run) -> bool:
+        """True of a run that something keeps from going on: other processes are to see at once what it is."""
+        known = self.parts.machine.runs.get(news.run_id)
+        return bool(news.reason) and not news.state.ended and known is not None and not known.reason
 
     def end(self) -> None:
         """Whatever happened: nothing stays running that nobody watches, and the study is let go."""

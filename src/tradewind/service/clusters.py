@@ -14,6 +14,9 @@ from tradewind.store.clusters.cluster_store import OPEN_JOB_STATES, TAKINGS, Clu
 OTHERS = "other tenants"
 """Name for all tenants together that one may not see."""
 
+ANOTHER = "another tenant"
+"""Name for one tenant that one may not see."""
+
 Documents = list[dict[str, Any]]
 """A list of documents, one for each cluster or search."""
 
@@ -45,7 +48,8 @@ class ClusterService:
             ``weight``, ``due``: the share that its weight gives it, ``share``, ``used``, ``running``, ``waiting``,
             ``hours``: resource-hours so far), ``jobs`` (the searches that are not over, as the cluster sees them) and
             ``takings`` (the runs that were taken last for other tenants: ``at``, ``owner``, ``search``, ``name``,
-            ``trial``, ``tenant``, ``for``: its search, ``why``, ``pays``; of others' searches only that there was one).
+            ``trial``, ``tenant``, ``for``: its search, ``why``, ``pays``), without those between others. A tenant that
+            one may not see has no name there, and its search no number.
 
         Raises:
             NotFoundError: There is none of that name.
@@ -149,15 +153,17 @@ def _used(snapshot: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _takings(who: Principal, snapshot: Mapping[str, Any]) -> Documents:
-    """The runs that were taken from or for tenants that one may see; of the others' searches nothing is said."""
-    every = [dict(each) for each in snapshot.get(TAKINGS, ())]
-    found = [each for each in every if who.may_see(each["owner"]) or who.may_see(each["tenant"])]
-    return [
-        each
-        if who.may_see(each["owner"])
-        else {**each, "owner": "another tenant", "search": None, "name": "", "trial": None}
-        for each in found
-    ]
+    """The runs that were taken from or for tenants that one may see; who the other one is, and what it runs, is not."""
+    found: Documents = []
+    for each in map(dict, snapshot.get(TAKINGS, ())):
+        owns, takes = who.may_see(each["owner"]), who.may_see(each["tenant"])
+        if not owns:
+            each |= {"owner": ANOTHER, "search": None, "name": "", "trial": None}
+        if not takes:
+            each |= {"tenant": ANOTHER, "for": None}
+        if owns or takes:
+            found.append(each)
+    return found
 
 
 def _tenants(who: Principal, snapshot: Mapping[str, Any], total: Mapping[str, float]) -> Documents:

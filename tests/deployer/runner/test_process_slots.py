@@ -18,7 +18,7 @@ import pytest
 from tests.deployer.helpers import OFFER, process_runner, request_for
 from tests.waiting import eventually
 
-from tradewind.deployer.runner import resource_limits
+from tradewind.deployer.runner import process, resource_limits
 from tradewind.deployer.runner.process import ProcessRunner
 from tradewind.errors import PrerequisiteError
 from tradewind.problem import Handle, RunRequest, RunState
@@ -282,3 +282,29 @@ def test_a_program_that_is_not_there_when_its_run_has_waited_fails_that_run_only
     assert "there is no program 'no-such-program'" in status.reason
     assert wait_for_end(other, third).state is RunState.DONE
     other.forget(wrong)
+
+
+def test_a_run_that_cannot_be_started_when_it_has_waited_is_never_started(
+    two: tuple[ProcessRunner, ProcessRunner], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has failed: nobody would end it."""
+    one, other = two
+    first, second = one.submit(request(tmp_path, "a"), ()), other.submit(request(tmp_path, "b"), ())
+
+    def gone(secrets: object) -> dict[str, str]:
+        raise PrerequisiteError("the secret is not there")
+
+    with monkeypatch.context() as changed:
+        changed.setattr(process, "resolve_secrets", gone)
+        (tmp_path / "end-a").touch()
+        assert wait_for_end(one, first).state is RunState.DONE
+        status = wait_for_end(other, second)
+    assert (status.state, status.reason) == (RunState.FAILED, "the secret is not there")
+    other.forget(second)
+    (tmp_path / "end-c").touch()
+    # Asked for behind it: what had waited first would be first.
+    assert wait_for_end(other, other.submit(request(tmp_path, "c"), ())).state is RunState.DONE
+    monkeypatch.setattr(other._freed, "due", lambda registry: True)
+    other.poll([])
+    assert not began(tmp_path, "b")
+    assert not (tmp_path / "runs" / "b" / "started.json").exists()

@@ -291,6 +291,7 @@ class ProcessRunner(
                 self._start(queued.request, queued.folder)
             except TradewindError as error:  # nobody is there who would get it
                 self._unstarted[queued.request.run_id] = unstarted_status(error)
+                self._leave_queue(queued.request.run_id, "")
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
         """The statuses of some runs; see `Runner.poll`."""
@@ -397,12 +398,10 @@ class ProcessRunner(
         if folder and folder.is_dir():
             # A warden that has yet to read its order to start the run finds this and does not start it.
             write_marker(folder / CANCEL, reason)
-        order = {"op": "cancel", "run_id": handle.run_id, "reason": reason, "grace": self.settings.grace}
-        if self._queued.pop(handle.run_id, None) is not None:
+        if self._leave_queue(handle.run_id, reason):
             self._results[handle.run_id] = _never_started(reason)
-            if self._warden is not None:
-                self._warden.send(order)  # its turn goes to others
             return
+        order = self._cancellation(handle.run_id, reason)
         if handle.run_id in self._begun and self._warden is not None and self._warden.send(order):
             return
         claim = read_document(folder / STARTED) if folder else None
@@ -411,6 +410,17 @@ class ProcessRunner(
             if procfs.send(pid, ticks, signal.SIGUSR1):
                 return
         _kill(handle, folder)
+
+    def _cancellation(self, run_id: str, reason: str) -> dict[str, Any]:
+        return {"op": "cancel", "run_id": run_id, "reason": reason, "grace": self.settings.grace}
+
+    def _leave_queue(self, run_id: str, reason: str) -> bool:
+        """Let a run wait no more; False for one that does not."""
+        if self._queued.pop(run_id, None) is None:
+            return False
+        if self._warden is not None:
+            self._warden.send(self._cancellation(run_id, reason))  # its turn goes to others
+        return True
 
     def checkpoint_parent(self, handle: Handle) -> Path | None:
         """The run's folder; see `FolderCheckpoints.checkpoint_parent`."""
@@ -451,9 +461,8 @@ class ProcessRunner(
 
     def close(self) -> None:
         """Let go of the warden; it ends by itself when its jobs have. What waited for a slot waits no more."""
-        if self._warden is not None:
-            for run_id in self._queued:
-                self._warden.send({"op": "cancel", "run_id": run_id, "reason": "", "grace": 0.0})
+        for run_id in list(self._queued):
+            self._leave_queue(run_id, "")
         self._hang_up()
 
 

@@ -438,13 +438,14 @@ def taking_words(taking: Mapping[str, Any]) -> str:
     """``trial 3 of search 1 (train) of maths was stopped for search 2 of physics, which had no place ...``.
 
     Args:
-        taking: A document of a run that was taken, as a cluster's snapshot has it.
+        taking: A document of a run that was taken, as a snapshot has it; a search without a number is not named.
     """
     pays = {"owner": taking["owner"], "taker": taking["tenant"], "cluster": "nobody"}[taking["pays"]]
     whose = f"trial {taking['trial']} of search {taking['search']} ({taking['name']})"
+    taker = f"search {taking['for']} of {taking['tenant']}" if taking["for"] is not None else taking["tenant"]
     return (
-        f"{whose if taking['search'] is not None else 'a run'} of {taking['owner']} was stopped for "
-        f"search {taking['for']} of {taking['tenant']}, which {taking['why']}; {pays} pays what it had cost"
+        f"{whose if taking['search'] is not None else 'a run'} of {taking['owner']} was stopped for {taker}, "
+        f"which {taking['why']}; {pays} pays what it had cost"
     )
 
 

@@ -17,6 +17,7 @@ from tests.engines.docker import DockerEngine, docker
 from tests.waiting import eventually
 
 from tradewind.deployer.runner import resource_limits
+from tradewind.deployer.runner.docker.status import DockerData
 from tradewind.deployer.runner.warden.slots import describe_slots
 from tradewind.problem import RunRequest, RunState
 from tradewind.testing.runners import wait_for_end
@@ -52,7 +53,8 @@ def test_containers_and_processes_wait_for_each_other_and_say_for_whom(make: Mak
     words = ("sh", "-c", f"while [ ! -e {tmp_path}/work/end-b ]; do sleep 0.02; done")
     first, second = request(tmp_path, "a"), replace(request(tmp_path, "b"), argv=words, image=None, owner="other")
     one, two = containers.submit(first, []), processes.submit(second, [])
-    third = containers.submit(request(tmp_path, "c"), [])
+    asked = request(tmp_path, "c")
+    third = containers.submit(asked, [])
     here = resource_limits.cpus_here()
     assert processes.poll([two])["b"].reason == f"{here} of {here} CPUs are used by search study-a"
     assert containers.poll([third])["c"].state is RunState.SUBMITTING
@@ -64,7 +66,9 @@ def test_containers_and_processes_wait_for_each_other_and_say_for_whom(make: Mak
     assert wait_for_end(processes, two).state is RunState.DONE
     (tmp_path / "work" / "end-c").touch()
     assert ended_within(containers, third, 60).state is RunState.DONE
-    containers.collect(third, request(tmp_path, "c"))
+    expires = {found.run_id: DockerData.of(found).expires or 0.0 for found in containers.find(OWNER)}
+    assert expires["c"] > asked.expires, "it counts from its beginning"
+    containers.collect(third, asked)
     processes.close()
 
 

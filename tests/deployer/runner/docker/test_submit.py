@@ -12,6 +12,7 @@ import pytest
 from tests.deployer.helpers import OFFER
 from tests.deployer.runner.docker.helpers import in_container
 
+from tradewind.deployer.runner.docker import names
 from tradewind.deployer.runner.docker.engine import ContainerEngine, default_address
 from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.deployer.runner.docker.submit import ContainerStart
@@ -70,9 +71,16 @@ class _Engine:
         self.started.append(container)
 
 
-def submit(base: Path, engine: _Engine, offer: Offer = OFFER) -> None:
+def submit(base: Path, engine: _Engine, offer: Offer = OFFER, expires: float | None = None) -> None:
     request = replace(in_container(base, ("true",)), offer=offer)
-    ContainerStart(cast("ContainerEngine", engine), DockerSettings(), request, base / "cache", lambda *_: None).run()
+    start = ContainerStart(cast("ContainerEngine", engine), DockerSettings(), request, base / "cache", lambda *_: None)
+    start.run(expires=expires)
+
+
+def test_the_expiry_of_one_that_has_waited_is_a_later_one(tmp_path: Path) -> None:
+    engine = _Engine()
+    submit(tmp_path, engine, expires=4e9)
+    assert engine.there["c1"]["Labels"][names.EXPIRES] == repr(4e9)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.deployer.helpers import foreign_program
 
+from tradewind.deployer.runner.ray import node_executor
 from tradewind.deployer.runner.ray.node_executor import NodeRun
 from tradewind.deployer.runner.ray.status import status_of
 from tradewind.problem import Fault, Handle, RunState
@@ -38,3 +39,15 @@ def test_a_node_says_why_it_cannot_start_a_program(
     status = status_of(Handle("run-1", "ray", {}), {"state": None, "live": False, "end": end, "cancel": None})
     assert (status.state, status.fault, status.exit_code) == (RunState.FAILED, fault, code)
     assert words in status.reason
+
+
+def test_a_run_on_several_machines_takes_its_part_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    slot = {"folder": "f", "cpu": 8.0, "memory": 4000, "device": 0.0}
+    order = {"space": "s", "key": "k", "slot": slot, "origin": node_executor.origin()}
+    monkeypatch.setattr(node_executor, "_addresses", lambda order: ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.1"])
+    taken = NodeRun(order)._slot({})
+    assert (taken["cpu"], taken["memory"]) == (4.0, 2000)
+    assert (slot["cpu"], slot["memory"]) == (8.0, 4000), "it is asked for again"
+    assert NodeRun({**order, "origin": ["another boot", 1, 0]})._slot({}) == {}, (
+        "the slots of this machine are no affair"
+    )

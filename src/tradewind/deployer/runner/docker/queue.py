@@ -46,6 +46,7 @@ class _WaitingRun:
     why: str
     slot: Slot | None = None
     thread: threading.Thread | None = None
+    cancelled: bool = False
 
 
 class ContainerQueue:
@@ -95,8 +96,14 @@ class ContainerQueue:
         assert run.slot is not None
         try:
             return start(run.slot)
+        except TradewindError as error:
+            if isinstance(error, DeployError) and error.retryable:
+                self._leave(run_id)  # the engine may have started it, and did not say so
+            else:
+                self.end(run_id)
+            raise
         except BaseException:
-            self.end(run_id)
+            self._leave(run_id)
             raise
 
     def _take(self, run_id: str, run: _WaitingRun) -> bool:
@@ -124,7 +131,7 @@ class ContainerQueue:
             if not self._freed.due(Path(one.wanted["folder"])):
                 return
             for run_id, run in self._waiting.items():
-                if run.thread is None and self._has_room(run_id, run):
+                if run.thread is None and not run.cancelled and self._has_room(run_id, run):
                     run.thread = threading.Thread(target=self._begin, args=(run_id, run), daemon=True)
                     run.thread.start()
 
@@ -179,16 +186,18 @@ class ContainerQueue:
         """
         with self._lock:
             run = self._waiting.get(run_id)
-            thread = None if run is None else run.thread
+            if run is None:
+                return run_id in self._unstarted
+            run.cancelled, thread = True, run.thread
         if thread is not None:
             thread.join()
         with self._lock:
-            run = self._waiting.pop(run_id, None)
-            if run is None:
+            if self._waiting.pop(run_id, None) is None:  # it was started, or could not be
                 return run_id in self._unstarted
-            self.end(run_id)
             if run.slot is not None:  # the engine was asked to start it, and did not answer
+                self._leave(run_id)
                 return False
+            self.end(run_id)
             self._unstarted[run_id] = RunStatus(RunState.CANCELLED, reason=reason)
             return True
 
@@ -197,6 +206,11 @@ class ContainerQueue:
         self._running.discard(run_id)
         if self._slots is not None:
             self._slots.give_back(run_id)
+
+    def _leave(self, run_id: str) -> None:
+        """Leave the slot of a run to its container; it is free when there is none."""
+        self._running.discard(run_id)
+        self._registry.leave(run_id)
 
     def forget(self, run_id: str) -> None:
         """Forget a run that is settled."""
@@ -209,5 +223,4 @@ class ContainerQueue:
         for run_id in list(self._waiting):
             self.cancel(run_id, "")
         for run_id in list(self._running):
-            self._registry.leave(run_id)
-        self._running.clear()
+            self._leave(run_id)

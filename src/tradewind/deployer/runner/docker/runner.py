@@ -171,11 +171,17 @@ class DockerRunner(
             self._queue.note_container(request.run_id, container)
 
         def start(slot: Slot | None) -> Handle:
-            ports = begin.run(slot)
+            nonlocal data
+            expires = request.expires
+            if slot is not None:  # it may have waited, and its expiry counts from its beginning
+                expires = max(expires, time.time() + lasts)
+            data = replace(data, expires=expires)
+            ports = begin.run(slot, expires)
             if request.limits.wall_seconds is not None and self.settings.reaper:
                 ensure_reaper(self._folder, address, self.settings)
             return replace(data, ports=dict(ports)).handle(request.run_id, self.name)
 
+        lasts = request.expires - time.time()
         begin = ContainerStart(monitor.engine, self.settings, request, self._folder / "bundles", asked)
         wanted = wanted_slot(request, monitor.engine, share=self.settings.share)
         if wanted is None:

@@ -6,6 +6,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,11 +99,13 @@ class ContainerStart:
             return bool(error.status_code != _MISSING)
         return True
 
-    def run(self, slot: Slot | None = None) -> Mapping[str, int]:
+    def run(self, slot: Slot | None = None, expires: float | None = None) -> Mapping[str, int]:
         """Start the run.
 
         Args:
             slot: The part of this machine that it has; None where it takes no account.
+            expires: When anyone may destroy it, in seconds since the epoch: later than asked for if it has
+                waited.
 
         Returns:
             Port of the job -> port of the machine.
@@ -111,7 +114,10 @@ class ContainerStart:
             DeployError: It cannot be started.
             MissingProgramError: Its command is not in the image.
         """
-        self._slot, request = slot, self._request
+        self._slot = slot
+        if expires is not None:
+            self._request = replace(self._request, expires=expires)
+        request = self._request
         if not request.image:
             raise ImageError("runner docker runs jobs in containers, and the job names no image", hint="set job.image")
         there = {row.role: row for row in containers_of(self._engine, request.run_id)}

@@ -195,7 +195,8 @@ class NodeRun:
         if not slot or order["origin"] != origin():
             return {}
         nodes = _addresses(order)
-        slot["cpu"] *= nodes.count(nodes[0]) / len(nodes)
+        here = nodes.count(nodes[0]) / len(nodes)
+        slot |= {"cpu": slot["cpu"] * here, "memory": slot["memory"] * here}
         # Ray has chosen the GPUs; others are not to have them meanwhile.
         slot["devices_here"] = [name for name in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
         slot["device"] = min(slot["device"], len(slot["devices_here"])) if "variables" in slot else 0

@@ -46,6 +46,10 @@ _Process = tuple[str, int, int]
 """A process: the boot, its pid and its start time."""
 
 _NOBODY = (0, 0)
+"""Holds what was left to a container, until its first process is found."""
+
+_NOT_HERE = (-1, 0)
+"""Who only looks, and holds nothing."""
 
 
 class Slot(NamedTuple):
@@ -258,7 +262,12 @@ class SlotRegistry:
 
     def leave(self, run_id: str) -> None:
         """Leave a slot to the container that it is of."""
-        self._change(run_id, lambda entry: entry.update(warden=_NOBODY))
+        try:
+            self._change(run_id, lambda entry: entry.update(warden=_NOBODY))
+        except FileNotFoundError:  # as in `give_back`
+            pass
+        except OSError as error:
+            sys.stderr.write(f"{run_id}: its slot cannot be left to its container: {error}\n")
         self._folders.pop(run_id, None)
 
     def _change(self, run_id: str, change: Callable[[Document], object]) -> None:
@@ -337,7 +346,7 @@ def describe_slots(folder: str, every: Collection[int]) -> str:
         found = _parsed(_read(file)[1])
     finally:
         os.close(file)
-    found = _held(found, (procfs.boot_id(), *_NOBODY))
+    found = _held(found, (procfs.boot_id(), *_NOT_HERE))
     entries = [each for each in found.entries if each["cpus"]]
     waits = len(found.waits)
     more = f"; {waits} {'run waits' if waits == 1 else 'runs wait'}" if waits else ""

@@ -28,6 +28,9 @@ class ClusterAnswer(BaseModel):
     used: dict[str, float] = Field(description="What is in use, by resource.")
     tenants: list[dict[str, Any]] = Field(description="Shares of the tenants; those of others together.")
     jobs: list[dict[str, Any]] = Field(description="The searches that are not over and that you may see.")
+    takings: list[dict[str, Any]] = Field(
+        description="The last runs of yours that were stopped for other tenants, and those of others for yours."
+    )
 
 
 class SearchAnswer(BaseModel):
