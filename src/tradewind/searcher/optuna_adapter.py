@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import logging
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -401,18 +402,25 @@ def _names_constraints() -> bool:
 
 
 @contextmanager
+def optuna_log(level: int) -> Iterator[None]:
+    """Optuna's log without lines below a level of `logging`, for as long as it is used here."""
+    import optuna
+
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(level)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(before)
+
+
+@contextmanager
 def _silent() -> Iterator[None]:
     """Optuna's log and its warnings of experimental features, off for as long as it is used here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import optuna
-
-        level = optuna.logging.get_verbosity()
-        optuna.logging.set_verbosity(optuna.logging.CRITICAL)
-        try:
+        with optuna_log(logging.CRITICAL):
             yield
-        finally:
-            optuna.logging.set_verbosity(level)
 
 
 def check_options(kind: str, options: Mapping[str, Any], make: MakeSampler, *, note: str) -> None:

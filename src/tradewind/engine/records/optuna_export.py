@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.deployer.environment import METRICS
 from tradewind.engine.records.foreign_trials import NONES
-from tradewind.engine.records.optuna_storages import StorageName, opened_database, quiet
+from tradewind.engine.records.optuna_storages import StorageName, opened_database
 from tradewind.engine.records.optuna_studies import GOALS
 from tradewind.errors import InputError, RecordError
 from tradewind.interpreter.reported_series import read_series
 from tradewind.problem import RUNTIME, Float, Integer, Nodes, Problem, Run, RunState, Trial, TrialState
+from tradewind.searcher.optuna_adapter import optuna_log
 from tradewind.utils.atomic_files import atomic_path
 from tradewind.utils.dependencies import require_package
 from tradewind.utils.interrupts import without_collection
@@ -86,7 +88,7 @@ def _write(
             if storage.journal:
                 from tradewind.engine.records.optuna_copies import copy_to_journal
 
-                with quiet():
+                with optuna_log(logging.WARNING):
                     copy_to_journal(part, storage.study or name, written.directions, written.frozen())
                 notes = []
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from tradewind.errors import RecordError
+from tradewind.searcher.optuna_adapter import optuna_log
 from tradewind.utils.dependencies import install_command, require_package
 
 if TYPE_CHECKING:
@@ -114,7 +116,7 @@ def opened_storage(name: StorageName) -> Iterator[BaseStorage]:
     require_package("optuna", "Optuna studies", "optuna")
     if (path := name.file) is not None and not path.is_file():
         raise RecordError("it is a folder" if path.is_dir() else "there is no such file", file=str(path))
-    with quiet(), _translated("read"):
+    with optuna_log(logging.WARNING), _translated("read"):
         if name.journal:
             from optuna.storages import JournalStorage
             from optuna.storages.journal import JournalFileBackend
@@ -140,7 +142,7 @@ def opened_database(name: StorageName) -> Iterator[RDBStorage]:
     Raises:
         RecordError: It cannot be opened, or has another program's tables.
     """
-    with quiet(), _translated("write"):
+    with optuna_log(logging.WARNING), _translated("write"):
         tables = _tables(name, write=True)
         if not tables >= _TABLES and (others := sorted(tables & _TAKEN)):
             raise RecordError(
@@ -221,16 +223,3 @@ _PAST = {"read": "read", "write": "written"}
 
 def _first_line(error: BaseException | None) -> str:
     return str(error).strip().partition("\n")[0]
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Without Optuna's own lines about studies that it opens and makes."""
-    import optuna
-
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        yield
-    finally:
-        optuna.logging.set_verbosity(before)
