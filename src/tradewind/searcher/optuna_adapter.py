@@ -36,7 +36,7 @@ from tradewind.problem import (
     Value,
 )
 from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
-from tradewind.utils.dependencies import install_command
+from tradewind.utils.dependencies import install_command, optuna_log
 
 if TYPE_CHECKING:
     import optuna
@@ -399,19 +399,6 @@ def _names_constraints() -> bool:
     import optuna
 
     return hasattr(optuna.trial.FrozenTrial, "set_constraint")
-
-
-@contextmanager
-def optuna_log(level: int) -> Iterator[None]:
-    """Optuna's log without lines below a level of `logging`, for as long as it is used here."""
-    import optuna
-
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(level)
-    try:
-        yield
-    finally:
-        optuna.logging.set_verbosity(before)
 
 
 @contextmanager

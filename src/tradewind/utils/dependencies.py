@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tradewind.errors import MissingProgramError
 
@@ -62,3 +64,20 @@ def require_package(package: str, what: str, extra: str) -> None:
     """
     if not installed(package):
         raise MissingProgramError(f"{what} need {package}", hint=install_command(extra))
+
+
+@contextmanager
+def optuna_log(level: int) -> Iterator[None]:
+    """Optuna's log without lines below a level, for as long as it is used here. Optuna must be installed.
+
+    Args:
+        level: The level, as `logging` numbers it.
+    """
+    import optuna
+
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(level)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(before)

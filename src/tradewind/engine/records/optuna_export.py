@@ -17,9 +17,8 @@ from tradewind.engine.records.optuna_studies import GOALS
 from tradewind.errors import InputError, RecordError
 from tradewind.interpreter.reported_series import read_series
 from tradewind.problem import RUNTIME, Float, Integer, Nodes, Problem, Run, RunState, Trial, TrialState
-from tradewind.searcher.optuna_adapter import optuna_log
 from tradewind.utils.atomic_files import atomic_path
-from tradewind.utils.dependencies import require_package
+from tradewind.utils.dependencies import optuna_log, require_package
 from tradewind.utils.interrupts import without_collection
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from tradewind.errors import RecordError
-from tradewind.searcher.optuna_adapter import optuna_log
-from tradewind.utils.dependencies import install_command, require_package
+from tradewind.utils.dependencies import install_command, optuna_log, require_package
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage, RDBStorage
