@@ -405,6 +405,7 @@ class Allocator:
             Those that did, with the number of runs that had been started.
         """
         declined: list[tuple[QueuedSearch, int]] = []
+        books = self.policy.fairness.keeps_places
         while (job := self._next(full)) is not None:
             request = job.waiting[0]
             if not fits_within(add_amounts(job.tenant.used, request.demand), job.tenant.quota):
@@ -412,8 +413,11 @@ class Allocator:
                 self._queue.hide_tenant(job.tenant, request.demand)
                 continue
             node = self._room(request)
-            book = node is None and self._is_passed_over(request, full)
+            book = books and node is None and self._is_passed_over(request, full)
             if node is None and not book:
+                # Needing least of all it has what becomes free next, unless a place there is kept for one that is due
+                # after it: then it would be passed over at each end of a run.
+                books = False
                 full.add(request.demand)
                 continue
             if may_decline and job.skipped < self.policy.priority.declines(job.view):
@@ -495,7 +499,7 @@ class Allocator:
 
     def _is_passed_over(self, request: ResourceRequest, full: Set[Amounts]) -> bool:
         """Say whether a place is kept for a run, since others may take what becomes free before it has room."""
-        return self.policy.fairness.keeps_places and any(
+        return any(
             other not in full and any(o < d - SLACK for o, d in zip(other, request.demand, strict=True))
             for other in self._queue.demands()
         )

@@ -143,6 +143,21 @@ def test_long_runs_that_wait_longer_than_the_patience_of_other_rules_take_no_tur
     assert used["large"] / sum(used.values()) == pytest.approx(0.8, abs=0.03)
 
 
+@pytest.mark.parametrize("came", [(0.1, 0.0, 0.2), (0.3, 0.2, 0.0)])
+def test_who_needs_least_is_not_passed_over_by_places_kept_for_others(came: tuple[float, ...]) -> None:
+    """Two that each need less of one thing had places kept at every end of a run: 25 : 50 : 25, for ever."""
+    demands = ({"cpu": 0.25, "memory": 1.0}, {"cpu": 1.0, "memory": 1.0}, {"cpu": 0.5, "memory": 4.0})
+    jobs = [
+        SimulatedJob(f"t{n}", f"t{n}", RecordedTrials([1.0] * 900, [MEAN] * 900), demand, 8, submitted=moment)
+        for n, (demand, moment) in enumerate(zip(demands, came, strict=True))
+    ]
+    tenants = [ev.TenantSet("t0", 3), ev.TenantSet("t1", 2), ev.TenantSet("t2", 1)]
+    nodes = {"n": {"cpu": 2.0, "memory": 23.5}}
+    found = simulate(nodes, tenants, jobs, fair(), until=50 * MEAN, record=True)
+    used = found.used_between(8 * MEAN, 48 * MEAN)
+    assert [used[f"t{n}"] / sum(used.values()) for n in range(3)] == pytest.approx([0.5, 0.333, 0.167], abs=0.015)
+
+
 @pytest.mark.slow
 def test_many_tenants_get_their_shares() -> None:
     """A tenth of what the benchmark does, with Jain's index of weighted shares."""
