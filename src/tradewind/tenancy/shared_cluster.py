@@ -31,7 +31,7 @@ from tradewind.tenancy import events as ev
 from tradewind.tenancy.allocator import AllocationPolicy, Allocator
 from tradewind.tenancy.core import CoreSettings
 from tradewind.tenancy.core_handles import CoreHandle, ProcessCore, RunCleanup, ThreadCore
-from tradewind.tenancy.inspection.reasons import longest_wait, usage, why_waiting
+from tradewind.tenancy.inspection.reasons import impossible_core_reason, longest_wait, usage, why_waiting
 from tradewind.tenancy.messages import (
     CoreEndedMessage,
     CoreMessage,
@@ -388,11 +388,13 @@ class SharedCluster:
         if job.wanted == "cancel":
             return self._end_new(job, "cancelled", _CANCELLED)
         core, demand = job.options.get("core_demand", {}), job.options.get("demand", {})
-        try:
-            for given in (core, demand):
-                self.settings.policy.kinds.amounts(given)
-        except InputError as error:  # it was submitted before anybody knew which cluster would take it
+        try:  # it was submitted before anybody knew which cluster would take it
+            held, _ = (self.settings.policy.kinds.amounts(given) for given in (core, demand))
+        except InputError as error:
             return self._end_new(job, "failed", str(error))
+        tenant, pool, grows = self.allocator.tenants[job.tenant], self.allocator.pool, self.settings.policy.grows
+        if why := impossible_core_reason(held, tenant, pool, grows=grows):
+            return self._end_new(job, "failed", why)
         # Offers may have what this cluster does not know of; `submit` has found out which there are.
         run = {**known_amounts(job.options.get("run", {}), self.settings.policy.kinds), **demand}
         recalled = self._remembered.pop(job.id, {})

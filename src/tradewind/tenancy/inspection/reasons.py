@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from tradewind.tenancy.node_pool import NodePool
-from tradewind.tenancy.request_queue import QueuedSearch, require_known
+from tradewind.tenancy.request_queue import QueuedSearch, Tenant, require_known
 from tradewind.tenancy.resources import Amounts, add_amounts, dominant_share, fits_within, format_amounts
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ def impossible_reason(job: QueuedSearch, demand: Amounts, pool: NodePool, *, gro
     if any(job.core):
         wanted += f" beside the {format_amounts(name(job.core))} of its Core"
     if not fits_within(add_amounts(demand, job.core), job.tenant.quota):
-        quota = name([most if most < float("inf") else 0.0 for most in job.tenant.quota])
-        return f"{wanted}, and tenant {job.tenant.view.name} has a quota of {format_amounts(quota)}"
+        return f"{wanted}, and {_quota_words(job.tenant, pool)}"
     begun = job.running or job.view.values  # it found room before: a node is gone that may come back
     nothing = (0.0,) * len(demand)
     if not begun and pool.could_ever_hold(demand, nothing) and not pool.could_ever_hold(demand, job.core):
@@ -36,6 +35,28 @@ def impossible_reason(job: QueuedSearch, demand: Amounts, pool: NodePool, *, gro
     if not grows and any(pool) and not pool.could_ever_hold(demand, nothing):
         return f"{wanted}, and this cluster has no node that is large enough"
     return ""
+
+
+def impossible_core_reason(core: Amounts, tenant: Tenant, pool: NodePool, *, grows: bool) -> str:
+    """The reason why a Core can never be started, in words; empty where it can, or could on more or larger nodes.
+
+    Args:
+        core: What it takes.
+        tenant: Whose it is.
+        pool: The nodes.
+        grows: There may be other nodes later.
+    """
+    wanted = f"its Core takes {format_amounts(pool.kinds.mapping(core))}"
+    if not fits_within(core, tenant.quota):
+        return f"{wanted}, and {_quota_words(tenant, pool)}"
+    if not grows and any(pool) and not pool.could_ever_hold(core, (0.0,) * len(core)):
+        return f"{wanted}, and this cluster has no node that is large enough"
+    return ""
+
+
+def _quota_words(tenant: Tenant, pool: NodePool) -> str:
+    quota = pool.kinds.mapping([most if most < float("inf") else 0.0 for most in tenant.quota])
+    return f"tenant {tenant.view.name} has a quota of {format_amounts(quota)}"
 
 
 def usage(allocator: Allocator, tenant: str, now: float) -> dict[str, float]:
