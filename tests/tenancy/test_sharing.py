@@ -98,7 +98,9 @@ def test_a_core_that_no_node_can_ever_hold_is_told(world: World) -> None:
     large, poor = world.submit("large", core_demand={"cpu": 64.0}), world.submit("poor", "B", core_demand={"cpu": 1.0})
     world.run_until(world.over, 20.0, how=policy(more={"grows": False}))
     assert [world.store.job(row.id).state for row in (large, poor)] == ["failed", "failed"]
-    assert world.store.job(large.id).reason == "its Core takes 64 CPUs, and this cluster has no node that is large enough"
+    assert (
+        world.store.job(large.id).reason == "its Core takes 64 CPUs, and this cluster has no node that is large enough"
+    )
     assert world.store.job(poor.id).reason == "its Core takes 1 CPU, and tenant B has a quota of 0.5 CPUs"
 
 
