@@ -99,6 +99,23 @@ def test_what_tenants_used() -> None:
     assert "$0.25" in out.getvalue()
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_bill_of_a_tenant_is_cut_on_a_narrow_terminal(width: int) -> None:
+    quota = {"cpu": 16.0, "memory": 64.0, "gpu": 4.0, "dollars": 100.0}
+    row = {
+        "tenant": "physics-department-1", "weight": 2.0, "priority": 0, "quota": quota, "searches": 12, "requests": 3,
+        "runs": 1234, "dollars": 1234.5, "seconds": {"cpu": 7200.0 * 1000, "memory": 7200.0 * 4000},
+    }  # fmt: skip
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False).print(tenants_table([row, {**row, "tenant": "bio"}], width))
+    text = out.getvalue()
+    assert text.count("$1,234.50") == 2
+    assert text.count("2000.000") == 2
+    assert max(len(line) for line in text.splitlines()) <= width
+    one = "".join(line[: text.index("weight")].strip() for line in text.splitlines()[1:])
+    assert "physics-department-1" in one, "two names of the same beginning can be told apart"
+
+
 def test_metrics_are_as_prometheus_reads_them(document: dict[str, Any]) -> None:
     text = metrics_text(document)
     assert 'tradewind_tenant_dominant_share{cluster="main",tenant="phys\\"ics"} 0.5' in text

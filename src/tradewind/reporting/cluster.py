@@ -190,34 +190,44 @@ def takings_lines(takings: Sequence[Mapping[str, Any]], most: int) -> list[str]:
     return [f"{time.strftime('%H:%M:%S', time.localtime(each['at']))} {taking_words(each)}." for each in newest]
 
 
-def tenants_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+def tenants_table(rows: Sequence[Mapping[str, Any]], width: int = _WIDE) -> Table:
     """Make a table of the usage and the bills of tenants (`tradewind.tenancy.billing.tenant_bills`)."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("tenant", "weight", "priority", "quota", "searches", "requests", "runs", "CPU h", "GiB h", "spent"):
+    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
+    cells = [_tenant_cells(row) for row in rows]
+    columns = _widths(cells, width, {"tenant": _SHORT, "quota": _SHORT}, _TENANT_SPARED) if cells else {}
+    for name, room in columns.items():
         left = name in ("tenant", "quota")
-        table.add_column(name, justify="left" if left else "right", min_width=None if left else len(name))
-    for row in rows:
-        quota = ", ".join(
-            f"{kind} {format_memory(amount * 2**30) if kind == 'memory' else f'{amount:g}'}"
-            for kind, amount in row["quota"].items()
-        )
-        hours = {kind: amount / 3600 for kind, amount in row["seconds"].items()}
-        table.add_row(
-            Text(row["tenant"]),
-            f"{row['weight']:g}",
-            str(row["priority"]),
-            Text(quota or "none"),
-            str(row["searches"]),
-            str(row["requests"]),
-            str(row["runs"]),
-            f"{hours.get('cpu', 0.0):.3f}",
-            f"{hours.get('memory', 0.0):.3f}",
-            format_money(row["dollars"]),
-        )
+        table.add_column(name, justify="left" if left else "right", no_wrap=not left, overflow="fold", width=room)
+    for row in cells:
+        table.add_row(*(Text(row[name]) for name in columns))
     return table
+
+
+_TENANT_SPARED = ("GiB h", "priority", "requests", "searches", "runs")
+"""Columns of a table of tenants that are left out, in this order, where the others find no room."""
+
+
+def _tenant_cells(row: Mapping[str, Any]) -> dict[str, str]:
+    quota = ", ".join(
+        f"{kind} {format_memory(amount * 2**30) if kind == 'memory' else f'{amount:g}'}"
+        for kind, amount in row["quota"].items()
+    )
+    hours = {kind: amount / 3600 for kind, amount in row["seconds"].items()}
+    return {
+        "tenant": str(row["tenant"]),
+        "weight": f"{row['weight']:g}",
+        "priority": str(row["priority"]),
+        "quota": quota or "none",
+        "searches": str(row["searches"]),
+        "requests": str(row["requests"]),
+        "runs": str(row["runs"]),
+        "CPU h": f"{hours.get('cpu', 0.0):.3f}",
+        "GiB h": f"{hours.get('memory', 0.0):.3f}",
+        "spent": format_money(row["dollars"]),
+    }
 
 
 def _of(count: int | None, most: int | None, usual: Mapping[str, Any] | None) -> str:

@@ -19,12 +19,14 @@ from sqlalchemy import exc
 from tests.store.conftest import run_python
 
 from tradewind.errors import (
+    InputError,
     MissingProgramError,
     StoreCorruptError,
     StoreError,
     StoreFullError,
     StoreLockedError,
     StoreReadOnlyError,
+    TradewindError,
 )
 from tradewind.store.base import Change, Store
 from tradewind.store.sql import error_translation
@@ -375,15 +377,25 @@ class _ServerError(Exception):
         ("XX001", StoreCorruptError),
         ("40P01", StoreLockedError),
         ("08006", StoreError),
+        ("22003", InputError),
     ],
 )
-def test_what_a_server_says(state: str, kind: type[StoreError]) -> None:
+def test_what_a_server_says(state: str, kind: type[TradewindError]) -> None:
     error = error_translation.from_database_error(
         exc.OperationalError("SELECT", {}, _ServerError(state)), "postgresql://host/db", None
     )
     assert type(error) is kind
-    assert "postgresql://host/db" in error.message
+    assert kind is InputError or "postgresql://host/db" in error.message
     assert "DETAIL" not in str(error)
+
+
+def test_a_number_of_too_many_digits(path: Path, open_store: OpenStore) -> None:
+    """SQLite's driver raises it itself, before the database sees the number."""
+    store = open_store(f"sqlite:///{path}")
+    with pytest.raises(InputError, match="a number is larger than the store can keep"):
+        store.study(10**20)
+    other = OverflowError("math range error")
+    assert error_translation.from_overflow(other) is other
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def list_tenants(
     if not found:
         console.print("There is no tenant yet: tradewind tenant set physics --weight 2", markup=False)
         return
-    console.print(tenants_table(found))
+    console.print(tenants_table(found, console.width))
 
 
 def _words(row: TenantRow) -> str:

@@ -225,6 +225,8 @@ class Database:
             return driver.cursor().execute(text, [given[name] for name in names]).fetchall()  # type: ignore[no-any-return]
         except sqlite3.Error as error:
             raise error_translation.from_database_error(error, self.place, self.path) from error
+        except OverflowError as error:
+            raise error_translation.from_overflow(error) from None
         finally:
             driver.close()
 
@@ -321,6 +323,8 @@ class Database:
                 yield connection
         except _ERRORS as error:
             raise error_translation.from_database_error(error, self.place, self.path) from error
+        except OverflowError as error:
+            raise error_translation.from_overflow(error) from None
 
     def _engine(self, url: URL, **options: Any) -> Engine:
         try:

@@ -9,7 +9,15 @@ from pathlib import Path
 
 from sqlalchemy import exc
 
-from tradewind.errors import StoreCorruptError, StoreError, StoreFullError, StoreLockedError, StoreReadOnlyError
+from tradewind.errors import (
+    InputError,
+    StoreCorruptError,
+    StoreError,
+    StoreFullError,
+    StoreLockedError,
+    StoreReadOnlyError,
+    TradewindError,
+)
 
 _LOCKED_HINT = "another program is writing to it; wait, or write ?busy_timeout=120 behind its address"
 _FULL_HINT = "free some space, or move the store with TRADEWIND_STORE; what was written before is safe"
@@ -52,8 +60,13 @@ def from_os_error(error: OSError, place: str) -> StoreError:
     return StoreError(f"the store {place} cannot be made: {why}", hint="choose another place with TRADEWIND_STORE")
 
 
-def from_database_error(error: exc.SQLAlchemyError | sqlite3.Error, place: str, path: Path | None) -> StoreError:
-    """The store's error for one of SQLAlchemy, SQLite or PostgreSQL.
+def from_overflow(error: OverflowError) -> Exception:
+    """The error for a number of too many digits for SQLite, which its driver raises itself; any other as it is."""
+    return _too_large() if "SQLite" in str(error) else error
+
+
+def from_database_error(error: exc.SQLAlchemyError | sqlite3.Error, place: str, path: Path | None) -> TradewindError:
+    """The store's error for one of SQLAlchemy, SQLite or PostgreSQL; an `InputError` for a number of too many digits.
 
     Args:
         error: The error.
@@ -70,6 +83,10 @@ def from_database_error(error: exc.SQLAlchemyError | sqlite3.Error, place: str, 
     if isinstance(error, exc.OperationalError | exc.InterfaceError):
         return StoreError(f"the store {place} does not answer: {why}", hint="is the database running?")
     return StoreError(f"the store {place} failed: {why}")
+
+
+def _too_large() -> InputError:
+    return InputError("a number is larger than the store can keep", hint="write one of at most 9 digits")
 
 
 def _of_sqlite(error: sqlite3.Error, place: str, path: Path | None) -> StoreError:
@@ -94,7 +111,9 @@ def _of_sqlite(error: sqlite3.Error, place: str, path: Path | None) -> StoreErro
     return StoreError(f"the store {place} failed: {why}")
 
 
-def _of_postgresql(state: str, why: str, place: str) -> StoreError:
+def _of_postgresql(state: str, why: str, place: str) -> TradewindError:
+    if state == "22003":
+        return _too_large()
     if state in ("55P03", "40P01", "40001", "57014"):
         return locked_error(place)
     if state.startswith("53") and state != "53300":
