@@ -321,13 +321,13 @@ def import_records(
     from contextlib import closing
 
     from tradewind.cli.common import emit_json, open_store
-    from tradewind.engine.records.optuna_storages import without_password
     from tradewind.engine.records.study_import import import_foreign_trials, import_study, is_foreign
     from tradewind.errors import RecordError
+    from tradewind.passwords import hide_passwords
     from tradewind.utils.paths import data_folder
     from tradewind.workflow.execution.stored.run_records import is_run_export
 
-    path, foreign, shown = Path(file), is_foreign(file), without_password(file)
+    path, foreign, shown = Path(file), is_foreign(file), hide_passwords(file)
     if "://" not in file and not (foreign and "#" in file) and (not path.exists() or (path.is_dir() and not foreign)):
         raise _no_source(path)
     if foreign and (study is None or job is not None):

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from tradewind.engine.deployment import run_folder
 from tradewind.engine.records.foreign_trials import ForeignTrial, fitted_trials, foreign_records
-from tradewind.engine.records.optuna_storages import is_optuna_storage, without_password
+from tradewind.engine.records.optuna_storages import is_optuna_storage
 from tradewind.engine.records.optuna_studies import CONSTRAINT, read_optuna_trials
 from tradewind.engine.records.ray_results import is_ray_results, read_ray_trials
 from tradewind.engine.records.trial_tables import read_csv_trials
@@ -106,7 +106,7 @@ def import_foreign_trials(source: str, store: Store, data_folder: Path, into: St
         return StudyImport(replace(taken, unfinished=len(seen.unfinished)), not into.id, seen.notes(problem))
     except RecordError as error:
         if error.file is None:
-            raise RecordError(error.message, hint=error.hint, file=without_password(source)) from None
+            raise RecordError(error.message, hint=error.hint, file=source) from None
         raise
 
 
