@@ -59,8 +59,17 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 
+def _without_passwords(text: str) -> str:
+    """A text without the passwords of the addresses in it; where there can be none, nothing else is loaded."""
+    if "://" not in text and "=" not in text and "@" not in text:
+        return text
+    from tradewind.passwords import hide_passwords
+
+    return hide_passwords(text)
+
+
 class TradewindError(Exception):
-    """The root of all errors raised on purpose.
+    """The root of all errors raised on purpose. None has a password in it that stands in an address.
 
     Args:
         message: What is wrong and where, without a final full stop.
@@ -71,9 +80,9 @@ class TradewindError(Exception):
     code: ClassVar[str] = "error"
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = _without_passwords(message)
+        self.hint = None if hint is None else _without_passwords(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
@@ -96,7 +105,7 @@ class InputError(TradewindError):
         self, message: str, *, hint: str | None = None, file: str | None = None, line: int | None = None
     ) -> None:
         super().__init__(message, hint=hint)
-        self.file = file
+        self.file = None if file is None else _without_passwords(file)
         self.line = line
 
     def __str__(self) -> str:

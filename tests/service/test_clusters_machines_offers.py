@@ -16,10 +16,10 @@ from tests.waiting import eventually
 from tradewind.errors import ConflictError, ForbiddenError, InputError, NotFoundError
 from tradewind.problem import RunState
 from tradewind.service.accounts.identity import Principal
-from tradewind.service.clusters import OTHERS
 from tradewind.service.context import Context
 from tradewind.service.machines import MachineService
 from tradewind.service.offers import OfferService
+from tradewind.service.visibility import ANOTHER, OTHERS
 from tradewind.store.base import this_process
 from tradewind.store.clusters.cluster_store import JobRow
 from tradewind.store.service.audit import AuditStore
@@ -52,7 +52,7 @@ SNAPSHOT: dict[str, Any] = {
     "decisions": 9,
     "jobs": [
         {"id": 1, "tenant": "physics", "name": "fit", "state": "running", "submitted": 1.0, "running": 1, "waiting": 2,
-         "why": "others are due before it, or no node has room"},
+         "why": "others are due before it, or no node has room", "taken": {"runs": 1, "tenant": "biology", "at": 3.0}},
         {"id": 2, "tenant": "biology", "name": "blast", "state": "running", "submitted": 2.0, "running": 1,
          "waiting": 0, "why": ""},
     ],
@@ -79,11 +79,13 @@ def test_an_administrator_sees_all_of_a_cluster(busy: Context) -> None:
         "history": 0.0,
     }
     assert [job["name"] for job in found["jobs"]] == ["fit", "blast"]
+    assert found["jobs"][0]["taken"]["tenant"] == "biology"
 
 
 def test_a_user_sees_the_others_together_and_no_search_of_theirs(busy: Context) -> None:
     (found,) = busy.clusters.list(ANN)
     assert [job["name"] for job in found["jobs"]] == ["fit"]
+    assert found["jobs"][0]["taken"] == {"runs": 1, "tenant": ANOTHER, "at": 3.0}
     assert "biology" not in json.dumps(found)
     mine, others = found["tenants"]
     assert (mine["tenant"], mine["share"], mine["due"]) == ("physics", 0.25, pytest.approx(1 / 3))

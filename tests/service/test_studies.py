@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 
 from tradewind.errors import InputError, NotFoundError
-from tradewind.problem import Configuration, Observation, Offer, Proposal, Run, RunState, Trial, TrialState
+from tradewind.problem import (
+    Configuration,
+    Observation,
+    Offer,
+    Proposal,
+    Run,
+    RunPreemption,
+    RunState,
+    Trial,
+    TrialState,
+)
 from tradewind.reporting.study.data import StudyData
 from tradewind.reporting.study.documents import short
 from tradewind.service.accounts.identity import Principal
@@ -85,6 +97,38 @@ def test_another_tenants_study_is_refused_as_one_that_is_not_there(context: Cont
         assert str(found.value) == str(missing.value).replace("4711", str(hidden))
     with pytest.raises(NotFoundError):
         context.studies.trial(BOB, own, 0)
+
+
+def test_who_took_a_run_is_named_to_those_who_may_see_that_tenant(
+    context: Context, make: Make, client: TestClient, ann: dict[str, str], root: dict[str, str]
+) -> None:
+    """One rule for all calls, whose answers the pages draw; what is kept for one reader is not shown to another."""
+    own = make(tenant="physics")
+    taken = Run(
+        f"{own}-0", 0, state=RunState.CANCELLED, cost=0.5, runtime=9.0, reason="taken for tenant biology",
+        preemption=RunPreemption("biology", "taker", 1.0, 0.25, "had no place 2 min after its work came"),
+    )  # fmt: skip
+    alive = replace(
+        taken, run_id=f"{own}-11b", trial=11, state=RunState.EXECUTING, reason="ending: taken for tenant biology"
+    )
+    context.store.write(own, Change(runs=[taken, alive]))
+    below = ("", "/figures", "/trials", "/trials/0", "/trials/11")
+    calls = [*(f"/api/v1/studies/{own}{each}" for each in below), "/api/v1/machines", "/api/v1/clusters"]
+
+    def told(headers: dict[str, str]) -> dict[str, str]:
+        found = {path: client.get(path, headers=headers) for path in calls}
+        assert {path: answer.status_code for path, answer in found.items()} == dict.fromkeys(found, 200)
+        return {path: answer.text for path, answer in found.items()}
+
+    for _ in range(2):
+        mine, everything = told(ann), told(root)
+        named = [f"/api/v1/studies/{own}{each}" for each in ("/figures", "/trials/0", "/trials/11")]
+        assert [path for path, text in everything.items() if "biology" in text] == [*named, "/api/v1/machines"]
+        assert [path for path, text in mine.items() if "biology" in text] == []
+        assert [path for path, text in mine.items() if "another tenant" in text] == [*named, "/api/v1/machines"]
+    assert "biology" not in context.studies.csv(ANN, own)[1]
+    tags = {client.get(named[0], headers=headers).headers["etag"] for headers in (ann, root)}
+    assert len(tags) == 2
 
 
 def test_the_list_is_paged_and_filtered(context: Context, make: Make) -> None:

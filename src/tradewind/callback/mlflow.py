@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
 from tradewind.callback.base import BegunTrial, Callback, EndedTrial, SessionEnd, StudyFacts
 from tradewind.callback.written_points import WrittenPoints
 from tradewind.errors import UnreachableError
+from tradewind.passwords import hide_password
 from tradewind.plugins import Settings
 from tradewind.problem import TrialState
 from tradewind.utils.dependencies import require_package
@@ -88,7 +89,7 @@ class MlflowCallback(Callback):
     @property
     def place(self) -> str:
         """The address, without a password."""
-        return f"mlflow at {_without_password(self._uri)}" if self._uri else "mlflow"
+        return f"mlflow at {hide_password(self._uri)}" if self._uri else "mlflow"
 
     def open(self) -> Collection[int]:
         """Find the experiment and the study's run, or make them; the trials that have a run which is over are there."""
@@ -317,13 +318,6 @@ def _anchored(uri: str, base: Path) -> str:
     """An address of SQLite with a relative file, seen from the folder of the job."""
     file = uri.removeprefix("sqlite:///")
     return f"sqlite:///{base / file}" if file != uri and file else uri
-
-
-def _without_password(uri: str) -> str:
-    parts = urlsplit(uri)
-    if not parts.password:
-        return uri
-    return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{parts.netloc.rpartition('@')[2]}"))
 
 
 def _reach(uri: str) -> None:

@@ -207,10 +207,11 @@ def _store() -> Check:
 
     from tradewind.cli.common import open_store
     from tradewind.errors import StudyNotFoundError, TradewindError
+    from tradewind.passwords import hide_password
     from tradewind.utils.paths import store_url
 
     try:
-        address = make_url(store_url()).render_as_string(hide_password=True)
+        address = hide_password(make_url(store_url()).render_as_string(hide_password=False))
     except ArgumentError:
         return Check("store", False, "TRADEWIND_STORE is not an address", hint="write sqlite:////absolute/path.db")
     try:

@@ -404,7 +404,7 @@ class RunPreemption:
     """The taking of a run: on a shared cluster it was ended so that another tenant gets its place.
 
     Attributes:
-        tenant: The tenant that it was taken for.
+        tenant: The tenant that it was taken for; empty for a reader who may not know it.
         pays: Who pays it.
         at: When that was decided, in seconds since the epoch.
         cost: USD that it has cost and that its search does not pay.
@@ -418,9 +418,14 @@ class RunPreemption:
     why: str = ""
 
     @property
+    def taker(self) -> str:
+        """The tenant that it was taken for, in words."""
+        return f"tenant {self.tenant}" if self.tenant else "another tenant"
+
+    @property
     def words(self) -> str:
         """The reason of the run's end."""
-        return f"taken for tenant {self.tenant}"
+        return f"taken for {self.taker}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -493,6 +498,13 @@ class Run:
             return ended
         preemption = replace(self.preemption, cost=self.own_cost)
         return replace(ended, cost=round_money(self.cost - self.own_cost), preemption=preemption)
+
+    def without_taker(self) -> Run:
+        """The row for a reader who may not know which tenant the run was taken for."""
+        if self.preemption is None:
+            return self
+        hidden = replace(self.preemption, tenant="")
+        return replace(self, preemption=hidden, reason=self.reason.replace(self.preemption.words, hidden.words))
 
     def resumed_at(self, seconds: float) -> Run:
         """The row of a run that began at a checkpoint, which has saved so many seconds of work."""

@@ -8,14 +8,9 @@ from typing import Any
 
 from tradewind.errors import InputError, NotFoundError
 from tradewind.service.accounts.identity import Principal
+from tradewind.service.visibility import OTHERS, visible_job, visible_taking
 from tradewind.store.base import Store
 from tradewind.store.clusters.cluster_store import OPEN_JOB_STATES, TAKINGS, ClusterRow, ClusterStore, JobRow
-
-OTHERS = "other tenants"
-"""Name for all tenants together that one may not see."""
-
-ANOTHER = "another tenant"
-"""Name for one tenant that one may not see."""
 
 Documents = list[dict[str, Any]]
 """A list of documents, one for each cluster or search."""
@@ -126,7 +121,8 @@ class ClusterService:
         snapshot = row.snapshot
         total = {str(kind): float(amount) for kind, amount in snapshot.get("total", {}).items()}
         used = _used(snapshot)
-        jobs = [dict(job) for job in snapshot.get("jobs", []) if who.may_see(str(job.get("tenant", "")))]
+        jobs = [found for job in snapshot.get("jobs", []) if (found := visible_job(who, job)) is not None]
+        takings = [found for each in snapshot.get(TAKINGS, ()) if (found := visible_taking(who, each)) is not None]
         settings = {name: row.settings.get(name, "") for name in ("engine", "fairness", "priority")}
         return {
             "name": row.name,
@@ -140,7 +136,7 @@ class ClusterService:
             "decisions": snapshot.get("decisions", 0),
             "tenants": _tenants(who, snapshot, total),
             "jobs": jobs,
-            "takings": _takings(who, snapshot),
+            "takings": takings,
         }
 
 
@@ -150,20 +146,6 @@ def _used(snapshot: Mapping[str, Any]) -> dict[str, float]:
         for kind, amount in node["has"].items():
             used[kind] = used.get(kind, 0.0) + amount - node["free"].get(kind, 0.0)
     return {kind: max(0.0, round(amount, 6)) for kind, amount in used.items()}
-
-
-def _takings(who: Principal, snapshot: Mapping[str, Any]) -> Documents:
-    """The runs that were taken from or for tenants that one may see; who the other one is, and what it runs, is not."""
-    found: Documents = []
-    for each in map(dict, snapshot.get(TAKINGS, ())):
-        owns, takes = who.may_see(each["owner"]), who.may_see(each["tenant"])
-        if not owns:
-            each |= {"owner": ANOTHER, "search": None, "name": "", "trial": None}
-        if not takes:
-            each |= {"tenant": ANOTHER, "for": None}
-        if owns or takes:
-            found.append(each)
-    return found
 
 
 def _tenants(who: Principal, snapshot: Mapping[str, Any], total: Mapping[str, float]) -> Documents:

@@ -14,6 +14,7 @@ from tradewind.errors import ConflictError, ForbiddenError
 from tradewind.service.accounts.audit_log import record_action
 from tradewind.service.accounts.identity import Principal
 from tradewind.service.document_limits import check_text
+from tradewind.service.visibility import visible_run
 from tradewind.store.base import Store
 from tradewind.store.sql.database import Database
 from tradewind.store.studies.study_access import OpenRun, StudyAccess
@@ -52,7 +53,8 @@ class MachineService:
         now, found = time.time(), self._study_access.open_runs(who.sees)
         reasons: dict[str, str] = {}
         for study in {run.study_id for run in found}:
-            reasons |= {run.run_id: run.reason for run in self._store.runs(study, open_only=True)}
+            runs = self._store.runs(study, open_only=True)
+            reasons |= {run.run_id: visible_run(who, run).reason for run in runs}
         return [_lease(run, reasons.get(run.run_id, ""), now) for run in found]
 
     def look(self, who: Principal) -> dict[str, Any]:

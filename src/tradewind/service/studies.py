@@ -10,13 +10,14 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import InputError, NotFoundError
 from tradewind.reporting.study.documents import summary_document
 from tradewind.service.accounts.identity import Principal
 from tradewind.service.document_limits import check_text
+from tradewind.service.visibility import visible_run
 from tradewind.store.base import Store
 from tradewind.store.sql.database import Database
 from tradewind.store.studies.study_access import StudyAccess, StudyOwnership
@@ -52,6 +53,8 @@ class _View:
     data: StudyData
     lasts: float
     made: dict[str, bytes] = field(default_factory=dict)
+    shown: dict[str, _View] = field(default_factory=dict)
+    """What users of one tenant see of it, by the tenant, where that is not all."""
 
 
 class StudyService:
@@ -155,7 +158,7 @@ class StudyService:
         from tradewind.reporting.study.documents import axis_words, figures_document
 
         seen = self._seen(who, study_id)
-        view = self._view(seen.study_id)
+        view = self._view(who, seen)
 
         def make() -> dict[str, Any]:
             metric = view.data.goal.objective.metric
@@ -190,7 +193,7 @@ class StudyService:
         """
         from tradewind.reporting.study.documents import trials_document
 
-        view = self._view(self._seen(who, study_id).study_id)
+        view = self._view(who, self._seen(who, study_id))
         since, limit = max(0, since), None if limit is None else max(1, limit)
         return view.stamp, self._made(
             view, f"trials {since} {limit}", lambda: {"stamp": view.stamp} | trials_document(view.data, since, limit)
@@ -218,7 +221,7 @@ class StudyService:
                 "exit_code": run.exit_code,
                 "reason": run.reason,
             }
-            for run in self._store.runs(study_id, trial=number)
+            for run in (visible_run(who, one) for one in self._store.runs(study_id, trial=number))
         ]
         return {
             **trial_document(trial),
@@ -280,7 +283,18 @@ class StudyService:
             if one.study_id in known
         ]
 
-    def _view(self, study_id: int) -> _View:
+    def _view(self, who: Principal, study: StudyOwnership) -> _View:
+        """Return the study as it is now, with what the user may see of it."""
+        view = self._whole_view(study.study_id)
+        taken = [visible_run(who, run) for run in view.data.taken]
+        if all(mine is run for mine, run in zip(taken, view.data.taken, strict=True)):
+            return view
+        with self._lock:
+            if (known := view.shown.get(who.tenant)) is None:
+                known = view.shown[who.tenant] = _View(view.stamp, replace(view.data, taken=taken), view.lasts)
+        return known
+
+    def _whole_view(self, study_id: int) -> _View:
         """Return the study as it is now; read again only when it has changed, and by one thread at a time."""
         from tradewind.reporting.study.data import StudyData
 

@@ -11,7 +11,7 @@ from tradewind import plugins
 from tradewind.engine.records.foreign_trials import ForeignTrial, fitted_trials, foreign_records, match_names
 from tradewind.engine.records.study_import import import_foreign_trials, is_foreign
 from tradewind.engine.search_builder import build_problem, new_study
-from tradewind.errors import RecordError
+from tradewind.errors import InputError, RecordError
 from tradewind.problem import Problem, TrialState
 from tradewind.problem.job_spec.spec import JobSpec, parse_spec
 from tradewind.reporting.study.data import StudyData
@@ -194,7 +194,10 @@ def test_nested_and_unended_trials_of_ray_tune(tmp_path: Path, store: Store, onl
     state["trial_data"] += [[json.dumps({"trial_id": "5_02", "status": "RUNNING"}), "{}"]]
     (experiment / "experiment_state-1.json").write_text(json.dumps(state))
     done = import_foreign_trials(str(experiment), store, tmp_path, new_study(parse_spec(job, base=tmp_path)))
-    assert done.notes == ["had not ended, and left out: 5_02 (Ray Tune says RUNNING)"]
+    assert done.notes == [
+        "called otherwise in the job: opt/lr is opt_lr",
+        "had not ended, and left out: 5_02 (Ray Tune says RUNNING)",
+    ]
     (trial,) = store.trials(done.trials.study.id)
     seen = trial.observation
     assert seen is not None
@@ -225,6 +228,39 @@ def test_names_of_a_job_for_those_of_other_tools() -> None:
     assert match_names(["a b", "a-b", "a_b"], ["a_b"]) == {"a b": "a b", "a-b": "a-b", "a_b": "a_b"}
 
 
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [("größe", "grosse"), ("Größe", "groesse"), ("größe", "groesse"), ("α", "alpha"), ("λ", "lambda_"), ("β1", "beta1"),
+     ("ﬁlter", "filter"), ("naïve rate", "naive_rate"), ("µ", "mu"), ("Ångström/n", "angstrom_n"), ("στ", "sigmatau")],
+)  # fmt: skip
+def test_names_without_ascii(theirs: str, ours: str) -> None:
+    assert match_names([theirs, "x"], [ours, "x"]) == {theirs: ours, "x": "x"}
+    assert match_names([theirs], ["y"]) == {theirs: theirs}
+
+
+def test_names_that_the_user_has_said() -> None:
+    given = ["学習率", "größe", "rate", "x"]
+    said = {"学習率": "rate", "rate": "y"}
+    assert match_names(given, ["rate", "grosse", "y", "x"], said) == {
+        "学習率": "rate", "größe": "grosse", "rate": "y", "x": "x",
+    }  # fmt: skip
+    with pytest.raises(RecordError, match="no trial has a parameter '学'"):
+        list(fitted_trials([ForeignTrial("a", "one", {"学習率": 1})], ["rate"], {}, {"学": "rate"}))
+
+
+def test_columns_that_the_user_has_named(store: Store, spec: JobSpec, tmp_path: Path) -> None:
+    table = tmp_path / "runs.csv"
+    table.write_text("学習率;größe;mode;loss;accuracy\n1.5;4;b;2.0;0.5\n")
+    said = {"学習率": "x", "größe": "n"}
+    done = import_foreign_trials(str(table), store, tmp_path, new_study(spec), said)
+    chosen = store.trials(done.trials.study.id)[0].configuration
+    assert (chosen["x"], chosen["n"]) == (1.5, 4)
+    with pytest.raises(RecordError, match=r"its first line names no column '学' \(they are 学習率, größe, mode"):
+        import_foreign_trials(str(table), store, tmp_path, new_study(spec), {"学": "x"})
+    with pytest.raises(InputError, match=r"the job has no parameter 'rate' \(it has instance, x, n, mode\)"):
+        import_foreign_trials(str(table), store, tmp_path, new_study(spec), {"学習率": "rate"})
+
+
 def test_what_only_some_trials_have_is_not_the_same_in_all() -> None:
     given = [
         ForeignTrial("a", "one", {"x": 1, "momentum": 0.9, "seed": 3}),
@@ -251,7 +287,9 @@ def test_what_is_the_same_in_all_trials_need_not_be_in_the_space(store: Store, s
         {"instance", "x", "n", "mode"}
     ] * 2
     _ray_trial(experiment / "5_03", 1.0, x=0.5, epochs=20, data={"path": "/d" * 50, "shuffle": True}, seed=1)
-    with pytest.raises(RecordError, match=r"5_01: there is no parameter 'epochs' \(known: instance, x, n, mode\)"):
+    with pytest.raises(
+        RecordError, match=r"5_01: there is no parameter 'epochs' \(known: instance, x, n, mode; --rename "
+    ):
         import_foreign_trials(str(experiment), store, tmp_path, done.trials.study)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +23,14 @@ from tests.store.conftest import _server as _server
 from tests.store.conftest import postgresql_url as postgresql_url
 
 from tradewind.engine.records import optuna_copies
-from tradewind.engine.records.optuna_copies import copy_one_by_one, copy_to_database, copy_to_journal
+from tradewind.engine.records.optuna_copies import (
+    copy_one_by_one,
+    copy_slowly,
+    copy_to_database,
+    copy_to_journal,
+    unfinished_name,
+)
+from tradewind.errors import RecordError
 
 DISTRIBUTIONS = {
     "x": FloatDistribution(-5, 5),
@@ -152,6 +162,69 @@ def test_what_is_interrupted_leaves_nothing(storage: Any, monkeypatch: pytest.Mo
         with pytest.raises(optuna.exceptions.DuplicatedStudyError):
             copy(storage, "mine", ONE, _trials(1))
     assert len(optuna.load_study(study_name="mine", storage=storage).trials) == 11
+
+
+_KILLED = """
+import os, sys
+sys.path.insert(0, sys.argv[4])
+from tests.engine.records.test_optuna_copies import ONE, _trials
+from tradewind.engine.records import optuna_copies
+from tradewind.engine.records.optuna_storages import StorageName, opened_database
+
+def killed():
+    for number, trial in enumerate(_trials(1)):
+        if number == 5:
+            os._exit(9)
+        yield trial
+
+optuna_copies._AT_ONCE = 2
+with opened_database(StorageName(sys.argv[1])) as storage:
+    getattr(optuna_copies, sys.argv[2])(storage, sys.argv[3], ONE, killed())
+"""
+
+
+@pytest.mark.slow
+def test_who_is_killed_in_the_middle_leaves_nothing_that_looks_whole(storage: Any) -> None:
+    """The process ends between two trials: of the quick way nothing is there, of the slow one a study that says so."""
+
+    def killed(how: str, name: str) -> None:
+        address = storage.engine.url.render_as_string(hide_password=False)
+        words = [sys.executable, "-c", _KILLED, address, how, name, str(Path(__file__).parents[3])]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 9, done.stderr
+
+    killed("copy_to_database", "quick")
+    assert optuna.get_all_study_names(storage) == []
+    copy_to_database(storage, "quick", ONE, _trials(1))
+    assert len(optuna.load_study(study_name="quick", storage=storage).trials) == 11
+    killed("copy_slowly", "mine")
+    half = unfinished_name("mine")
+    assert sorted(optuna.get_all_study_names(storage)) == [half, "quick"]
+    assert "not whole" in half
+    with pytest.raises(RecordError, match=r"an export to 'mine' goes on or was cut off: its study 'mine \(not whole"):
+        copy_slowly(storage, "mine", ONE, _trials(1))
+    optuna.delete_study(study_name=half, storage=storage)
+    copy_slowly(storage, "mine", ONE, _trials(1))
+    assert sorted(optuna.get_all_study_names(storage)) == ["mine", "quick"]
+    assert len(optuna.load_study(study_name="mine", storage=storage).trials) == 11
+
+
+def test_the_slow_way_ends_with_one_study_or_none(tmp_path: Path) -> None:
+    storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path}/o.db")
+    longest = "n" * 512
+    copy_slowly(storage, longest, ONE, itertools.islice(_trials(1), 2))
+    assert optuna.get_all_study_names(storage) == [longest]
+
+    def taken() -> Iterator[FrozenTrial]:
+        yield from itertools.islice(_trials(1), 2)
+        optuna.create_study(storage=storage, study_name="mine")  # by somebody else meanwhile
+
+    for _ in range(2):
+        with pytest.raises(optuna.exceptions.DuplicatedStudyError):
+            copy_slowly(storage, "mine", ONE, taken())
+    assert sorted(optuna.get_all_study_names(storage)) == ["mine", longest]
+    storage.remove_session()
+    storage.engine.dispose()
 
 
 def test_a_journal_has_what_optuna_would_have_written(tmp_path: Path) -> None:

@@ -12,18 +12,20 @@ from tradewind.engine.records.optuna_storages import (
     is_optuna_storage,
     opened_database,
     opened_storage,
-    without_password,
 )
-from tradewind.errors import RecordError
+from tradewind.errors import InputError, RecordError
 
 optuna = pytest.importorskip("optuna", reason="OPTUNA IS NOT INSTALLED: pip install 'tradewind[optuna]'")
 
 
 def test_a_password_is_not_shown() -> None:
-    assert without_password("postgresql://u:secret@h:5/d#mine") == "postgresql://u:***@h:5/d#mine"
-    assert without_password("postgresql://u:s/e@c:ret@h:5/d#mine") == "postgresql://u:***@h:5/d#mine"
+    def shown(source: str) -> str:
+        return StorageName(source).shown
+
+    assert shown("postgresql://u:secret@h:5/d#mine") == "postgresql://u:***@h:5/d#mine"
+    assert shown("postgresql://u:s/e@c:ret@h:5/d#mine") == "postgresql://u:***@h:5/d#mine"
     for plain in ("sqlite:///a.db#x", "postgresql://u@h:5/d", "runs.csv", "C:/x.db"):
-        assert without_password(plain) == plain
+        assert shown(plain) == plain
 
 
 def test_names_of_storages() -> None:
@@ -75,8 +77,46 @@ def test_what_cannot_be_opened_is_said_in_a_line(tmp_path: Path) -> None:
     assert "the database cannot be read: file is not a database" in said(str(tmp_path / "text.db"))
     (tmp_path / "text.log").write_text("no journal\nat all\n")
     assert "Optuna cannot read it: JSONDecodeError" in said(str(tmp_path / "text.log"))
+    for number, line in enumerate(("[]", '{"op_code": 0}', '{"op_code": 4711, "worker_id": "x"}', "7", '"x"')):
+        (tmp_path / f"odd{number}.log").write_text(f"{line}\n")
+        assert "Optuna cannot read it: " in said(str(tmp_path / f"odd{number}.log"))
     assert "it is no address of a database" in said("://x")
     assert "no driver for this database" in said("oracle://u:p@h/d")
+
+
+def test_tables_of_another_version_are_said_in_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "mine.db"
+    with opened_database(StorageName(str(path))) as storage:
+        optuna.create_study(storage=storage, study_name="mine")
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE version_info SET schema_version = 4711")
+        connection.execute("UPDATE alembic_version SET version_num = 'v99'")
+    connection.close()
+    for opened in (opened_storage, opened_database):
+        with (
+            pytest.raises(
+                RecordError, match=r"^Optuna cannot (read|write) it: RuntimeError: The runtime optuna version"
+            ),
+            opened(StorageName(str(path))),
+        ):
+            pass
+
+
+def test_a_fault_of_this_program_stays_one(tmp_path: Path) -> None:
+    """Nobody who looks for an error of ours is sent to Optuna's data."""
+    name = StorageName(str(tmp_path / "mine.db"))
+    with opened_database(name) as storage:
+        optuna.create_study(storage=storage, study_name="mine")
+    for kind in (KeyError, TypeError, ValueError, AssertionError, RuntimeError, AttributeError):
+        for opened in (opened_database, opened_storage):
+            with pytest.raises(kind, match="ours"), opened(name):
+                raise kind("ours")
+    with pytest.raises(InputError), opened_storage(name):
+        raise InputError("said already")
+    with pytest.raises(TypeError), opened_database(name) as storage:
+        storage.create_new_study(7)  # type: ignore[arg-type]
+    with pytest.raises(AttributeError), opened_database(name) as storage:
+        storage.create_new_trial(1, template_trial=object())  # type: ignore[arg-type]
 
 
 def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:

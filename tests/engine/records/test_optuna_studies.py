@@ -91,6 +91,64 @@ def test_there_and_back_again(ending: str, spec: JobSpec, problem: Problem, tmp_
     assert set(back.ask(theirs.trials[0].distributions).params) == {"x", "n", "mode", "rate"}, "it can go on there"
 
 
+def test_names_without_ascii_are_mapped_and_come_back(tmp_path: Path) -> None:
+    """The variables of a run's environment, which have parameters' names, are plain on all engines."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    theirs = optuna.create_study(storage=f"sqlite:///{tmp_path}/o.db", study_name="größe 学")
+    for number in range(3):
+        given = {"größe": 0.5, "学習率": number, "opt/lr": "a", "x": 1}
+        kinds = {
+            "größe": optuna.distributions.FloatDistribution(0, 1),
+            "学習率": optuna.distributions.IntDistribution(0, 5),
+            "opt/lr": optuna.distributions.CategoricalDistribution(["a", "b"]),
+            "x": optuna.distributions.IntDistribution(1, 3),
+        }
+        theirs.add_trial(optuna.trial.create_trial(params=given, distributions=kinds, value=float(number)))
+    job = """\
+name: plain
+job: {command: [sh, -c, "echo {{ grosse }} {{ rate }} {{ opt_lr }} {{ x }}"]}
+space: {grosse: 0.0..1.0, rate: 0..5, opt_lr: [a, b], x: 1..3}
+objective: {minimise: loss}
+"""
+    spec = parse_spec(job, base=tmp_path)
+    store: Store = plugins.create("store", "sql", {}, url=store_url())
+    with pytest.raises(RecordError, match=r"no parameter '学習率' .*--rename NAME=PARAMETER says which one it is"):
+        import_foreign_trials(f"{tmp_path}/o.db", store, tmp_path, new_study(spec))
+    done = import_foreign_trials(f"{tmp_path}/o.db", store, tmp_path, new_study(spec), {"学習率": "rate"})
+    assert done.notes[0] == "called otherwise in the job: größe is grosse, 学習率 is rate, opt/lr is opt_lr"
+    trials = store.trials(done.trials.study.id)
+    assert [trial.configuration["rate"] for trial in trials] == [0, 1, 2]
+    for ending in ("db", "log"):
+        out = write_optuna_study(f"{tmp_path}/back.{ending}", "back", build_problem(spec, tmp_path), trials)
+        (note,) = out.notes
+        assert note == (
+            "parameters are called as where they came from: grosse is größe, rate is 学習率, opt_lr is opt/lr"
+        )
+    back = optuna.load_study(study_name="back", storage=f"sqlite:///{tmp_path}/back.db")
+    assert [trial.params for trial in back.trials] == [trial.params for trial in theirs.trials]
+    assert [trial.distributions for trial in back.trials] == [trial.distributions for trial in theirs.trials]
+    again = import_foreign_trials(f"{tmp_path}/back.log", store, tmp_path, new_study(spec), {"学習率": "rate"})
+    assert again.trials.new == 3
+
+
+def test_studies_of_one_name_from_two_databases_are_told_apart(spec: JobSpec, problem: Problem, tmp_path: Path) -> None:
+    """Their trials have the same numbers, and of the second study also the same parameters; none is lost."""
+    files = [tmp_path / f"{name}.db" for name in ("one", "two", "three")]
+    for file in files:
+        searched(f"sqlite:///{file}")
+    store: Store = plugins.create("store", "sql", {}, url=store_url())
+    row = import_foreign_trials(str(files[0]), store, tmp_path, new_study(spec)).trials.study
+    counts = []
+    for file in (*files, files[1]):
+        taken = import_foreign_trials(str(file), store, tmp_path, store.study(row.id)).trials
+        counts.append((taken.new, taken.known))
+    assert counts == [(0, 5), (5, 0), (5, 0), (0, 5)]
+    assert len(store.trials(row.id)) == 15
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(files[0].read_bytes())
+    assert import_foreign_trials(str(copy), store, tmp_path, store.study(row.id)).trials.known == 5
+
+
 def test_none_and_trials_that_have_not_ended(tmp_path: Path) -> None:
     """None is the word here and None again there; who has not ended is left out by number."""
     choices = [None, "x", 1, True]

@@ -88,6 +88,37 @@ def test_a_study_is_made_with_its_job_its_offers_and_its_logs(
     assert import_study(path, store, tmp_path / "one").trials.known == 2, "into the study that it came from"
 
 
+def test_passwords_in_addresses_of_a_job_are_not_in_its_records(
+    tmp_path: Path, store: Store, other: Store, study: StudyRow
+) -> None:
+    address = "postgresql://u:pass%21word@h/runs?sslpassword=other%2Bone"
+    spec = json.loads(json.dumps(study.spec))
+    spec["job"]["callbacks"] = [{"use": "mlflow", "uri": address}]
+    spec["job"]["job"]["env"] = {
+        "PGPASSWORD": "third-one",
+        "MAX_TOKENS": "2048",
+        "API_KEY": "env:THE_KEY",
+        "DB": address,
+    }
+    store.write(study.id, Change(study={"spec": spec}))
+    Path(store.runs(study.id)[0].folder, "stdout").write_text(
+        f"tokens 2048 by {address}: pass!word other+one third-one\n"
+    )
+    export = StudyExport(store, study.id, tmp_path, log_bytes=1 << 20)
+    text = json.dumps(list(export.documents()))
+    for word in ("pass!word", "pass%21word", "other+one", "other%2Bone", "third-one"):
+        assert word not in text
+    assert text.count("postgresql://u:***@h/runs?sslpassword=***") == 3
+    assert text.count("2048") == 2
+    assert (
+        "not in the record: the passwords in the addresses and the environment of the job, which are ***"
+        in export.notes
+    )
+    path = tmp_path / "r.jsonl"
+    path.write_text("\n".join(json.dumps(each) for each in json.loads(text)))
+    assert import_study(path, other, tmp_path / "two").trials.new == 2
+
+
 def _foreign_log(documents: list[Any]) -> None:
     documents[2]["runs"][0]["logs"] = {"../../evil": {"text": "x"}}
 

@@ -460,6 +460,22 @@ def test_runs_that_other_tenants_took_are_told_with_what_they_cost(store: Store,
     assert [one.run_id for one in store.taken_runs(study)] == [run.run_id]
 
 
+def test_a_reader_who_may_not_know_the_tenant_that_took_a_run_is_told_all_but_its_name() -> None:
+    preemption = RunPreemption("physics", "taker", cost=0.125, why="had no place 2 min after its work came")
+    run = Run("r", 3, attempt=2, reason="ending: taken for tenant physics", preemption=preemption)
+    hidden = run.without_taker()
+    assert hidden.reason == "ending: taken for another tenant"
+    assert taken_runs_sentence([hidden]) == (
+        "1 run was ended so that another tenant got its place: its trial runs again; $0.125 of what they had cost is "
+        "not paid by this study. Run 2 of trial 3: $0.125, which another tenant pays "
+        "(another tenant had no place 2 min after its work came)."
+    )
+    assert taken_runs_sentence([hidden, hidden]).startswith("2 runs were ended so that other tenants got their places")
+    assert " so that tenant physics and another tenant got " in taken_runs_sentence([run, hidden])
+    kept = Run("r", 3, reason="taken for tenant physics")
+    assert kept.without_taker() == kept
+
+
 def test_a_small_variation_is_said_without_two_vague_words() -> None:
     data: Any = SimpleNamespace(standing=SimpleNamespace(variations=[Variation("rate", 0.004, relative=True)]))
     (sentence,) = variation_words(data)

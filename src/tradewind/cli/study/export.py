@@ -310,6 +310,14 @@ def import_records(
             autocompletion=completion.studies,
         ),
     ] = None,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rename",
+            help="The job's name of a parameter that another tool calls otherwise; repeatable. What is alike is found.",
+            metavar="THEIRS=OURS",
+        ),
+    ] = None,
     job: Annotated[
         Path | None,
         typer.Option("--job", help="Write the job YAML, and the files that it names, there.", metavar="FOLDER"),
@@ -321,18 +329,19 @@ def import_records(
     from contextlib import closing
 
     from tradewind.cli.common import emit_json, open_store
-    from tradewind.engine.records.optuna_storages import without_password
     from tradewind.engine.records.study_import import import_foreign_trials, import_study, is_foreign
     from tradewind.errors import RecordError
+    from tradewind.passwords import hide_passwords
     from tradewind.utils.paths import data_folder
     from tradewind.workflow.execution.stored.run_records import is_run_export
 
-    path, foreign, shown = Path(file), is_foreign(file), without_password(file)
+    path, foreign, shown = Path(file), is_foreign(file), hide_passwords(file)
     if "://" not in file and not (foreign and "#" in file) and (not path.exists() or (path.is_dir() and not foreign)):
         raise _no_source(path)
     if foreign and (study is None or job is not None):
         hint = "name the study that takes them: --study NAME, or --study job.yaml, of which one is made"
         raise RecordError("these trials have no job", hint=hint, file=shown)
+    names = _renamed(rename or [], foreign=foreign)
     made_of_job = study is None or _is_job(study)
     with closing(open_store(store, must_exist=not made_of_job)) as opened:
         if not foreign and is_run_export(path):
@@ -340,7 +349,7 @@ def import_records(
             return
         into = _taker(opened, study) if study is not None else None
         if foreign and into is not None:
-            done = import_foreign_trials(file, opened, data_folder(), into)
+            done = import_foreign_trials(file, opened, data_folder(), into, names)
         else:
             done = import_study(path, opened, data_folder(), into, job_folder=job)
     for note in done.notes:
@@ -349,6 +358,24 @@ def import_records(
         emit_json({"file": shown, **_import_document(done)})
     else:
         _print_import(done)
+
+
+def _renamed(words: Sequence[str], *, foreign: bool) -> dict[str, str]:
+    """Names of the job by those of another tool; those may have any sign in them."""
+    from tradewind.errors import InputError
+
+    if words and not foreign:
+        raise InputError("--rename is for the trials of another tool", hint="leave it out")
+    names: dict[str, str] = {}
+    for word in words:
+        theirs, sign, ours = word.rpartition("=")
+        if not sign or not theirs or not ours:
+            raise InputError(f"--rename {word}: that is no name with another one", hint="write --rename 'größe=size'")
+        if theirs in names or ours in names.values():
+            twice = theirs if theirs in names else ours
+            raise InputError(f"--rename {word}: {twice} stands in another --rename already", hint="keep one of them")
+        names[theirs] = ours
+    return names
 
 
 def _no_source(path: Path) -> Exception:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +20,12 @@ NONES = "none"
 
 A job has no None: the word stands for it, and an export tells the two apart by this.
 """
+
+_NAMES = "names"
+"""What a proposal says of an imported trial: the names that the other tool has for parameters, as a JSON text."""
+
+_LETTERS = str.maketrans({"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ı": "i"})
+_UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +43,7 @@ class ForeignTrial:
         reason: Why it failed or was cut short, in words.
         started: Seconds since the epoch, or None.
         ended: Seconds since the epoch, or None.
+        names: The other tool's name of each parameter that the job calls otherwise, by the job's.
     """
 
     run_id: str
@@ -47,6 +56,7 @@ class ForeignTrial:
     reason: str = ""
     started: float | None = None
     ended: float | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def nones(self) -> list[str]:
@@ -60,26 +70,36 @@ class ForeignTrial:
         return self.state == "succeeded" and not said and None in (self.started, self.ended)
 
 
-def match_names(names: Iterable[str], wanted: Collection[str]) -> dict[str, str]:
+def original_names(trial: Trial) -> Mapping[str, str]:
+    """The names that another tool has for parameters of an imported trial, by the job's; empty for all other trials.
+
+    Args:
+        trial: The trial.
+    """
+    found: Mapping[str, str] = json.loads(str(trial.proposal.why.get(_NAMES, "{}")))
+    return found
+
+
+def match_names(names: Iterable[str], wanted: Collection[str], said: Mapping[str, str] | None = None) -> dict[str, str]:
     """Find the names of a job that those of another tool stand for; others stay as they are.
 
-    ``opt/lr``, ``Learning rate`` and ``lambda``, which a job cannot have, are ``opt_lr``, ``learning_rate`` and
-    ``lambda_``; what has its own name is taken first.
+    ``opt/lr``, ``Learning rate``, ``lambda``, ``größe`` and ``α``, which a job cannot have, are ``opt_lr``,
+    ``learning_rate``, ``lambda_``, ``grosse`` or ``groesse``, and ``alpha``; what has its own name is taken first.
 
     Args:
         names: The other tool's names.
         wanted: The names of the job.
+        said: Names of the job by the other tool's, as the user has said them.
     """
-    given = list(names)
-    found = {name: name for name in given}
-    left = {name: name for name in wanted if name not in found}
+    given, said = list(names), said or {}
+    found = {name: said.get(name, name) for name in given}
+    left = {name: name for name in wanted if name not in found.values()}
     folded = Counter(map(str.casefold, left))
     lower = {name.casefold(): name for name in left if folded[name.casefold()] == 1}
     for name in given:
-        if name in wanted:
+        if name in wanted or name in said:
             continue
-        plain = re.sub(r"\W+", "_", name.strip())
-        for candidate in (plain, plain.strip("_"), f"{plain}_"):
+        for candidate in _spellings(name):
             ours = left.get(candidate) or lower.get(candidate.casefold())
             if ours is not None and ours not in found.values():
                 found[name] = ours
@@ -87,8 +107,31 @@ def match_names(names: Iterable[str], wanted: Collection[str]) -> dict[str, str]
     return found
 
 
+def _spellings(name: str) -> Iterator[str]:
+    """The names that a job may have for one of another tool, the nearest first."""
+    plain = re.sub(r"\W+", "_", name.strip())
+    yield from (plain, plain.strip("_"), f"{plain}_")
+    if not plain.isascii():
+        whole = unicodedata.normalize("NFKC", plain)
+        for text in (whole, whole.casefold().translate(_UMLAUTS)):
+            letters = unicodedata.normalize("NFKD", "".join(map(_latin, text.casefold().translate(_LETTERS))))
+            spelled = re.sub(r"\W+", "_", letters.encode("ascii", "ignore").decode())
+            yield from (spelled, f"{spelled}_")
+
+
+def _latin(letter: str) -> str:
+    """A Greek letter as its name, with which people write it in programs."""
+    what, _, name = unicodedata.name(letter, "").partition(" LETTER ")
+    if not what.startswith("GREEK") or not name:
+        return letter
+    return name.removeprefix("FINAL ").split(" ")[0].lower().replace("lamda", "lambda")
+
+
 def fitted_trials(
-    trials: Sequence[ForeignTrial], parameters: Sequence[str], constants: dict[str, Any]
+    trials: Sequence[ForeignTrial],
+    parameters: Sequence[str],
+    constants: dict[str, Any],
+    said: Mapping[str, str] | None = None,
 ) -> Iterator[ForeignTrial]:
     """Call the values of trials by the names of the job, and leave out what it does not have and is the same in all.
 
@@ -96,9 +139,13 @@ def fitted_trials(
         trials: All trials.
         parameters: Names of the job's parameters.
         constants: What is left out is put into it, by name.
+        said: Names of the job by the other tool's, as the user has said them.
 
     Yields:
         The trials in their order.
+
+    Raises:
+        RecordError: No trial has a name that the user has said.
     """
     values: dict[str, Any] = {}
     varied: set[str] = set()
@@ -109,12 +156,15 @@ def fitted_trials(
                 values[name] = value
             elif values[name] is not value and (type(values[name]) is not type(value) or values[name] != value):
                 varied.add(name)
-    names = match_names(values, parameters)
+    if missing := [name for name in said or {} if name not in values]:
+        raise RecordError(f"no trial has a parameter {missing[0]!r}", hint=f"they have {', '.join(values) or 'none'}")
+    names = match_names(values, parameters, said)
     varied |= {name for name in values if any(name not in trial.values for trial in whole)}
     constants |= {name: values[name] for name in values if names[name] not in parameters and name not in varied}
     for trial in trials:
         kept = {names[name]: value for name, value in trial.values.items() if name not in constants}
-        yield replace(trial, values=kept)
+        others = {names[name]: name for name in trial.values if names[name] != name and name not in constants}
+        yield replace(trial, values=kept, names=others)
 
 
 def foreign_records(problem: Problem, trials: Iterable[ForeignTrial]) -> Iterator[Mapping[str, Any]]:
@@ -138,6 +188,8 @@ def foreign_records(problem: Problem, trials: Iterable[ForeignTrial]) -> Iterato
             yield _record(problem, number, given, problem.space.check({**implied, **given.values}))
         except (ConfigurationError, NoOfferError) as error:
             hint = f"{error.hint}; for None list the word None" if "=None is not in" in error.message else error.hint
+            if error.message.startswith("there is no parameter"):
+                hint = f"{hint}; --rename NAME=PARAMETER says which one it is"
             raise RecordError(f"{given.place}: {error.message}", hint=hint) from None
 
 
@@ -146,9 +198,12 @@ def _record(problem: Problem, number: int, given: ForeignTrial, configuration: C
     runtime = _seconds(problem, given)
     cost = problem.terms.billing.cost(runtime, offer.hourly) if given.cost is None else given.cost
     begun = given.started if given.started is not None else given.ended
+    why = {NONES: " ".join(given.nones)} if given.nones else {}
+    if given.names:
+        why[_NAMES] = json.dumps(dict(given.names), ensure_ascii=False)
     trial = Trial(
         number,
-        Proposal(configuration, why={NONES: " ".join(given.nones)} if given.nones else {}),
+        Proposal(configuration, why=why),
         offer,
         TrialState.PENDING,
         problem.key_of(offer, configuration),

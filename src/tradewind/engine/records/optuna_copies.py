@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -17,11 +18,17 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 from sqlalchemy.orm import Session
 
+from tradewind.errors import RecordError
+
 _SCHEMAS = frozenset({"v3.2.0.a"})
 """Versions of the tables of Optuna that rows are put into here: those of Optuna 3.2 to 5."""
 
 _AT_ONCE = 1_000
 """Trials whose rows are in memory at the same time."""
+
+_UNFINISHED = " (not whole: an export goes on or was cut off)"
+_LONGEST_NAME = 512
+"""Characters of a study's name that Optuna has room for."""
 
 
 def knows_schema(storage: RDBStorage) -> bool:
@@ -161,3 +168,56 @@ def copy_one_by_one(
     except BaseException:
         optuna.delete_study(study_name=name, storage=storage)
         raise
+
+
+def copy_slowly(
+    storage: RDBStorage, name: str, directions: Sequence[StudyDirection], trials: Iterable[FrozenTrial]
+) -> None:
+    """Write a new study into tables that are not known, as Optuna does, under a name that says that it is not whole.
+
+    It gets its own name in one step when all of it is there: whoever is killed before leaves nothing that looks whole.
+
+    Args:
+        storage: The storage.
+        name: The study's name.
+        directions: Its directions.
+        trials: Its trials in their order.
+
+    Raises:
+        optuna.exceptions.DuplicatedStudyError: There is a study of that name.
+        RecordError: Another export to that name goes on, or was killed.
+    """
+    meanwhile = unfinished_name(name)
+    names = optuna.get_all_study_names(storage)
+    if name in names:
+        raise optuna.exceptions.DuplicatedStudyError(name)
+    hint = f"when none goes on: optuna delete-study --storage ADDRESS --study-name {shlex.quote(meanwhile)}"
+    words = f"an export to {name!r} goes on or was cut off: its study {meanwhile!r} is not whole"
+    if meanwhile in names:
+        raise RecordError(words, hint=hint)
+    try:
+        copy_one_by_one(storage, meanwhile, directions, trials)
+    except optuna.exceptions.DuplicatedStudyError:  # by another one at this moment
+        raise RecordError(words, hint=hint) from None
+    try:
+        _rename(storage, meanwhile, name)
+    except BaseException as error:
+        optuna.delete_study(study_name=meanwhile, storage=storage)
+        if isinstance(error, sa.exc.IntegrityError):
+            raise optuna.exceptions.DuplicatedStudyError(name) from None
+        raise
+
+
+def unfinished_name(name: str) -> str:
+    """The name of a study of which only a part is written.
+
+    Args:
+        name: The name that it gets at the end.
+    """
+    return f"{name[: _LONGEST_NAME - len(_UNFINISHED)]}{_UNFINISHED}"
+
+
+def _rename(storage: RDBStorage, old: str, new: str) -> None:
+    with storage.engine.begin() as connection:
+        studies = sa.Table("studies", sa.MetaData(), autoload_with=connection)
+        connection.execute(sa.update(studies).where(studies.c.study_name == old).values(study_name=new))

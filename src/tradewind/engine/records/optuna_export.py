@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind.deployer.environment import METRICS
-from tradewind.engine.records.foreign_trials import NONES
+from tradewind.engine.records.foreign_trials import NONES, original_names
 from tradewind.engine.records.optuna_storages import StorageName, opened_database
 from tradewind.engine.records.optuna_studies import GOALS
 from tradewind.errors import InputError, RecordError
@@ -49,7 +49,8 @@ def write_optuna_study(
 
     Metrics become user attributes, bounds constraints, and runs that were cut short pruned trials; what a run has
     reported over its steps becomes intermediate values, where its folder is there. Trials that have not ended are left
-    out. The word None of a parameter is Python's None again where it was in trials that were imported.
+    out. The word None of a parameter is Python's None again where it was in trials that were imported, and what the
+    job calls otherwise than Optuna did has Optuna's name again.
 
     Args:
         target: A file that is not there yet: a journal of Optuna with the ending ``.log`` or ``.journal``, or else a
@@ -92,7 +93,7 @@ def _write(
                 notes = []
             else:
                 notes = _into_database(StorageName(str(part)), storage.study or name, written)
-    return OptunaExport(storage.shown, written.count, written.left, notes)
+    return OptunaExport(storage.shown, written.count, written.left, [*written.notes, *notes])
 
 
 def _into_database(storage: StorageName, name: str, written: _Written) -> list[str]:
@@ -105,7 +106,7 @@ def _into_database(storage: StorageName, name: str, written: _Written) -> list[s
             if optuna_copies.knows_schema(opened):
                 optuna_copies.copy_to_database(opened, name, written.directions, written.frozen())
                 return []
-            optuna_copies.copy_one_by_one(opened, name, written.directions, written.frozen())
+            optuna_copies.copy_slowly(opened, name, written.directions, written.frozen())
         except optuna.exceptions.DuplicatedStudyError:
             raise RecordError(f"it has a study {name!r} already", hint=f"another name: {storage.shown}#NAME") from None
     return [f"the tables of Optuna {optuna.__version__} are not known here: its trials were written one by one"]
@@ -128,8 +129,19 @@ class _Written:
         self._distributions: dict[str, Any] = {
             p.name: _distribution(p, none=p.name in self._nones) for p in problem.space.parameters
         }
+        self._names: dict[str, str] = {}
+        for trial in trials:
+            self._names = {**original_names(trial), **self._names}  # of several the first one
+        ours = set(problem.space.names)
+        self._names = {name: theirs for name, theirs in self._names.items() if name in ours and theirs not in ours}
         self.left = [trial.number for trial in trials if not trial.state.ended]
         self.count = len(self._trials)
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about what is called otherwise."""
+        pairs = [f"{ours} is {theirs}" for ours, theirs in self._names.items()]
+        return [f"parameters are called as where they came from: {', '.join(pairs)}"] if pairs else []
 
     @property
     def directions(self) -> list[optuna.study.StudyDirection]:
@@ -153,8 +165,8 @@ class _Written:
                 frozen = create_trial(
                     state=state,
                     values=values,
-                    params=chosen,
-                    distributions={each: self._distributions[each] for each in chosen},
+                    params={self._names.get(each, each): value for each, value in chosen.items()},
+                    distributions={self._names.get(each, each): self._distributions[each] for each in chosen},
                     user_attrs=_attributes(trial),
                     system_attrs=self._constraints(trial),
                     intermediate_values=self._steps(trial),

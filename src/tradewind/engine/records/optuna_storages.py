@@ -9,10 +9,12 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from tradewind.errors import RecordError
+from tradewind.errors import RecordError, TradewindError
+from tradewind.passwords import hide_password
 from tradewind.utils.dependencies import install_command, optuna_log, require_package
 
 if TYPE_CHECKING:
@@ -80,7 +82,7 @@ class StorageName:
     @property
     def shown(self) -> str:
         """The address as it may be shown."""
-        return without_password(self.address)
+        return hide_password(self.address) if "://" in self.address else self.address
 
 
 def is_optuna_storage(source: str) -> bool:
@@ -91,11 +93,6 @@ def is_optuna_storage(source: str) -> bool:
     """
     address = StorageName.of(source).address
     return "://" in address or Path(address).suffix in FILE_ENDINGS
-
-
-def without_password(source: str) -> str:
-    """The name of a storage, or of anything else, as it may be shown."""
-    return re.sub(r"(://[^:/@]*):.*@", r"\1:***@", source)
 
 
 @contextlib.contextmanager
@@ -196,13 +193,13 @@ def _url(address: str) -> Any:
 
 @contextlib.contextmanager
 def _translated(doing: str) -> Iterator[None]:
-    """Say in a line whatever a database, its driver or a damaged journal makes Optuna raise."""
+    """Say in a line what a database, its driver or a damaged journal makes Optuna raise; a fault of ours stays one."""
     import sqlalchemy as sa
     from optuna.exceptions import StorageInternalError
 
     try:
         yield
-    except RecordError:
+    except TradewindError:
         raise
     except (ImportError, sa.exc.NoSuchModuleError) as error:
         hint = f"{install_command('postgresql')}, and write postgresql+psycopg://user@host/name"
@@ -214,7 +211,19 @@ def _translated(doing: str) -> Iterator[None]:
     except StorageInternalError as error:
         raise RecordError(f"Optuna cannot {doing} it: {_first_line(error.__cause__ or error)}") from None
     except Exception as error:
+        if not _is_of_others(error, doing):
+            raise
         raise RecordError(f"Optuna cannot {doing} it: {type(error).__name__}: {_first_line(error)}") from None
+
+
+def _is_of_others(error: Exception, doing: str) -> bool:
+    """Test that an error is one of Optuna, of what it calls, or of the system, and no fault of this program."""
+    if isinstance(error, OSError) or type(error).__module__.partition(".")[0] not in ("builtins", "json", "tradewind"):
+        return True
+    rooms = [frame.f_globals.get("__name__", "").partition(".")[0] for frame, _ in walk_tb(error.__traceback__)]
+    last = next((room for room in reversed(rooms) if room in ("optuna", "tradewind")), "")
+    # Damaged data make Optuna raise anything. What it is given to write is ours; of tables it says RuntimeError.
+    return last == "optuna" and (doing == "read" or isinstance(error, RuntimeError))
 
 
 _PAST = {"read": "read", "write": "written"}

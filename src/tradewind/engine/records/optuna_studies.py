@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -109,7 +110,7 @@ def _foreign(study: str, trial: optuna.trial.FrozenTrial, names: Sequence[str]) 
     if runtime is None and begun is not None and ended is not None:
         runtime = max(0.0, (ended - begun).total_seconds())
     return ForeignTrial(
-        f"optuna-{study}-{trial.number:05d}",
+        f"optuna-{study}-{trial.number:05d}-{_digest(trial)}",
         f"trial {trial.number}",
         trial.params,
         _STATES.get(trial.state.name, "unfinished"),
@@ -120,6 +121,13 @@ def _foreign(study: str, trial: optuna.trial.FrozenTrial, names: Sequence[str]) 
         None if begun is None else begun.timestamp(),
         None if ended is None else ended.timestamp(),
     )
+
+
+def _digest(trial: optuna.trial.FrozenTrial) -> str:
+    """A digest of what does not change of a trial: studies of one name in several databases are told apart by it."""
+    moments = [str(trial.datetime_start), str(trial.datetime_complete)]
+    known = repr((moments, trial.state.name, sorted(trial.params.items(), key=str), trial.values))
+    return hashlib.sha256(known.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
 def _said(trial: optuna.trial.FrozenTrial, values: Sequence[float] | None) -> str:

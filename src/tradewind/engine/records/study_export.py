@@ -15,6 +15,7 @@ from tradewind.deployer.runner.base import AnswersFromRecords
 from tradewind.engine.search_builder import build_problem, offers_of
 from tradewind.errors import PluginError, SpecError, TradewindError
 from tradewind.interpreter.base import ReadsNoFiles
+from tradewind.passwords import hide_in_document
 from tradewind.problem import Offer
 from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.store.base import Store, StudyRow
@@ -57,7 +58,7 @@ class StudyExport:
 
     def documents(self) -> Iterator[Mapping[str, Any]]:
         """The records: the study's, and one a trial."""
-        yield self._mask.document(study_record(self._study_record()))
+        yield self._mask.document(hide_in_document(study_record(self._study_record())))
         without = 0
         outputs = _interpreted_outputs(self._spec)
         for document in self._store.export_records(self._row.id):
@@ -81,6 +82,9 @@ class StudyExport:
             return StudyRecord(row, versions=_versions(None))
         files, left_out = _job_files(self._spec, self._mask)
         self.notes += [f"not in the record: {words}" for words in left_out]
+        if hide_in_document(row.spec) != row.spec:
+            left_out = [*left_out, "the passwords in the addresses and the environment of the job, which are ***"]
+            self.notes.append(f"not in the record: {left_out[-1]}")
         # What the study came with stands under `offers`, with the prices of its trials.
         document = {key: value for key, value in row.spec.items() if key != "known_offers"}
         row, offers = replace(row, spec=document), self._offers(self._spec)
@@ -108,13 +112,14 @@ class StudyExport:
 
     def _secret_values(self) -> list[str]:
         """The values of the job's secrets, as far as they can be read here: what prints one must not hand it on."""
+        found: list[str] = []
+        hide_in_document(self._row.spec, found.append)
         if self._spec is None:
-            return []
+            return found
         references = {
             **self._spec.job.secrets,
             **{address: one["password"] for address, one in self._spec.places.items() if "password" in one},
         }
-        found: list[str] = []
         for name, reference in references.items():
             try:
                 found += resolve_secrets({name: reference}).values()

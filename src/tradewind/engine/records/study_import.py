@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from tradewind.engine.deployment import run_folder
 from tradewind.engine.records.foreign_trials import ForeignTrial, fitted_trials, foreign_records
-from tradewind.engine.records.optuna_storages import is_optuna_storage, without_password
+from tradewind.engine.records.optuna_storages import is_optuna_storage
 from tradewind.engine.records.optuna_studies import CONSTRAINT, read_optuna_trials
 from tradewind.engine.records.ray_results import is_ray_results, read_ray_trials
 from tradewind.engine.records.trial_tables import read_csv_trials
@@ -82,7 +82,9 @@ def import_study(
         raise
 
 
-def import_foreign_trials(source: str, store: Store, data_folder: Path, into: StudyRow) -> StudyImport:
+def import_foreign_trials(
+    source: str, store: Store, data_folder: Path, into: StudyRow, said: Mapping[str, str] | None = None
+) -> StudyImport:
     """Take the trials that another tool has run, all of them or none.
 
     Args:
@@ -90,35 +92,42 @@ def import_foreign_trials(source: str, store: Store, data_folder: Path, into: St
         store: The store.
         data_folder: For refreshed prices.
         into: The study that takes them; one with the id 0 is made.
+        said: Names of parameters of the study by those of the other tool, where they are not alike.
 
     Raises:
+        InputError: The study has no parameter that ``said`` names.
         RecordError: It cannot be read, or a trial does not fit the study; nothing is left of it.
         StudyBusyError: A process is running the study.
     """
     spec = JobSpec.from_json(into.spec)
     problem = build_problem(spec, data_folder)
-    seen = _Noted()
+    seen, names = _Noted(), said or {}
+    for name in names.values():
+        if name not in problem.space.names:
+            raise InputError(f"the job has no parameter {name!r}", hint=f"it has {', '.join(problem.space.names)}")
     try:
         with without_collection():
-            found = fitted_trials(_read(source, problem), problem.space.names, seen.constants)
+            given = _read(source, problem, names)
+            left = {} if _is_table(source) else names  # a table has its columns called otherwise already
+            found = fitted_trials(given, problem.space.names, seen.constants, left)
             row = into if into.id else replace(into, reason=IMPORTED)
             taken = _put(store, row, foreign_records(problem, seen.ended(found)))
         return StudyImport(replace(taken, unfinished=len(seen.unfinished)), not into.id, seen.notes(problem))
     except RecordError as error:
         if error.file is None:
-            raise RecordError(error.message, hint=error.hint, file=without_password(source)) from None
+            raise RecordError(error.message, hint=error.hint, file=source) from None
         raise
 
 
-def _read(source: str, problem: Problem) -> list[ForeignTrial]:
+def _read(source: str, problem: Problem, said: Mapping[str, str]) -> list[ForeignTrial]:
     path, objective = Path(source), problem.objective
     if is_optuna_storage(source):
         return list(read_optuna_trials(source, objective))
-    if is_ray_results(path):
+    if not _is_table(source):
         return list(read_ray_trials(path))
     bounds = [bound.metric for bound in problem.constraints.thresholds]
     metrics = [objective.metric, *(one.metric for one in objective.also), *bounds]
-    return list(read_csv_trials(path, problem.space.names, metrics))
+    return list(read_csv_trials(path, problem.space.names, metrics, said))
 
 
 @dataclass(slots=True)
@@ -131,6 +140,7 @@ class _Noted:
         nones: How many have None, by parameter.
         constants: What is the same in all trials and no parameter of the job.
         broken: How many broke constraints of their tool.
+        names: The other tool's name of each parameter that the job calls otherwise, by the job's.
     """
 
     unfinished: list[str] = field(default_factory=list)
@@ -138,6 +148,7 @@ class _Noted:
     nones: Counter[str] = field(default_factory=Counter)
     constants: dict[str, Any] = field(default_factory=dict)
     broken: int = 0
+    names: dict[str, str] = field(default_factory=dict)
 
     def ended(self, trials: Iterable[ForeignTrial]) -> Iterator[ForeignTrial]:
         """The trials that have ended.
@@ -152,6 +163,7 @@ class _Noted:
                 continue
             self.timeless += each.timeless
             self.nones.update(each.nones)
+            self.names |= each.names
             self.broken += any(value > 0 for name, value in each.metrics.items() if name.startswith(CONSTRAINT))
             taken = True
             yield each
@@ -162,6 +174,10 @@ class _Noted:
     def notes(self, problem: Problem) -> list[str]:
         """The sentences about them."""
         found = []
+        if self.names:
+            pairs = [f"{theirs} is {ours}" for ours, theirs in self.names.items()]
+            more = ", ..." if len(pairs) > _SHOWN else ""
+            found.append(f"called otherwise in the job: {', '.join(pairs[:_SHOWN])}{more}")
         if self.constants:
             listed = ", ".join(f"{name}={_shortly(value)}" for name, value in list(self.constants.items())[:_SHOWN])
             more = ", ..." if len(self.constants) > _SHOWN else ""
@@ -189,6 +205,10 @@ def is_foreign(source: str) -> bool:
     """Test that trials come from another tool, and not from ``tradewind export --format records``."""
     path = Path(source)
     return is_optuna_storage(source) or is_ray_results(path) or path.suffix.lower() == ".csv"
+
+
+def _is_table(source: str) -> bool:
+    return not is_optuna_storage(source) and not is_ray_results(Path(source))
 
 
 def _put(store: Store, row: StudyRow, records: Iterable[Mapping[str, Any]]) -> ImportedTrials:

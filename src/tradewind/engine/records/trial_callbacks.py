@@ -20,6 +20,7 @@ from tradewind.engine.deployment import resolve_setting_paths
 from tradewind.engine.records.running_reports import RunningReports, Series
 from tradewind.errors import DeployError, TradewindError
 from tradewind.interpreter.reported_series import read_series
+from tradewind.passwords import hide_passwords
 from tradewind.problem import Problem, Run, Trial, TrialState
 from tradewind.store.base import Store, StudyRow
 from tradewind.utils.units import count
@@ -296,7 +297,8 @@ def _facts(study: StudyRow, problem: Problem, base: Path, data_folder: Path) -> 
 
 def _words(error: Exception) -> str:
     """The words of an error, in one line."""
-    words = error.message if isinstance(error, TradewindError) else f"{type(error).__name__}: {error}"
+    told = isinstance(error, TradewindError)
+    words = error.message if told else hide_passwords(f"{type(error).__name__}: {error}")
     return " ".join(words.split())[:_REASON_LENGTH]
 
 

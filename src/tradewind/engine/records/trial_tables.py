@@ -47,7 +47,9 @@ _UNIT = re.compile(r"(.*?)\s*[(\[]([^()\[\]]*)[)\]]\s*")
 _DOLLARS = frozenset({"$", "usd", "us$", "dollar", "dollars"})
 
 
-def read_csv_trials(path: Path, parameters: Sequence[str], metrics: Sequence[str]) -> Iterator[ForeignTrial]:
+def read_csv_trials(
+    path: Path, parameters: Sequence[str], metrics: Sequence[str], said: Mapping[str, str] | None = None
+) -> Iterator[ForeignTrial]:
     """Read a CSV file with a column for each parameter.
 
     ``state``, ``runtime`` (seconds, or a duration), ``cost`` (USD), ``started``, ``ended`` (seconds since the epoch, or
@@ -61,6 +63,7 @@ def read_csv_trials(path: Path, parameters: Sequence[str], metrics: Sequence[str
         path: The file.
         parameters: Names of the parameters.
         metrics: Metrics that the job asks for, its objective first, of which Optuna writes the value only.
+        said: Names of parameters by those of columns, as the user has said them.
 
     Raises:
         RecordError: It cannot be read, or a value is none; with the line.
@@ -68,12 +71,13 @@ def read_csv_trials(path: Path, parameters: Sequence[str], metrics: Sequence[str
     raw = _bytes(path)
     text = _decoded(raw)
     digest = hashlib.sha256(raw).hexdigest()[:10]
-    delimiter, separated = _delimiter(text, {*parameters, *metrics, *_OURS})
+    said = said or {}
+    delimiter, separated = _delimiter(text, {*parameters, *metrics, *_OURS, *said})
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         if separated:
             next(rows)
-        columns = _Columns.of([name.strip() for name in next(rows, [])], parameters, metrics)
+        columns = _Columns.of([name.strip() for name in next(rows, [])], parameters, metrics, said)
         for row in rows:
             if not any(cell.strip() for cell in row):
                 continue
@@ -135,15 +139,22 @@ class _Columns:
     factor: float = 1.0
 
     @classmethod
-    def of(cls, header: Sequence[str], parameters: Sequence[str], metrics: Sequence[str]) -> _Columns:
+    def of(
+        cls, header: Sequence[str], parameters: Sequence[str], metrics: Sequence[str], said: Mapping[str, str]
+    ) -> _Columns:
         """Find out what the columns mean.
 
         Raises:
-            RecordError: None is a parameter, two are the same, or a unit is not known.
+            RecordError: One that the user has named is missing, none is a parameter, two are the same, or a unit is
+                not known.
         """
         wanted = {*parameters, *metrics, *_OURS}
         meanings = _meanings([name for name in header if name], metrics[0])
-        plain = match_names([_without_unit(name) for name in meanings.values()], wanted)
+        names = [_without_unit(name) for name in meanings.values()]
+        if missing := [name for name in said if name not in names]:
+            hint = f"they are {', '.join(names)}"
+            raise RecordError(f"its first line names no column {missing[0]!r}", hint=hint)
+        plain = match_names(names, wanted, said)
         named = {column: plain[_without_unit(name)] for column, name in meanings.items()}
         meanings = {column: named[column] if named[column] in wanted else name for column, name in meanings.items()}
         if not set(meanings.values()) & set(parameters):

@@ -321,8 +321,11 @@ def taken_runs_sentence(taken: Sequence[Run]) -> str:
     notes = [run.preemption for run in taken if run.preemption is not None]
     if not notes:
         return ""
-    tenants = sorted({one.tenant for one in notes})
-    who = f"{'tenant' if len(tenants) == 1 else 'tenants'} {', '.join(tenants)}"
+    tenants = sorted({one.tenant for one in notes if one.tenant})
+    unnamed = sum(not one.tenant for one in notes)
+    takers = [f"{'tenant' if len(tenants) == 1 else 'tenants'} {', '.join(tenants)}"] if tenants else []
+    takers += ["another tenant" if unnamed == 1 else "other tenants"] if unnamed else []
+    who = " and ".join(takers)
     places = "its place" if len(taken) == 1 else "their places"
     which = [_taken_run_words(run) for run in taken[:_MOST_TAKEN]]
     if len(taken) > len(which):
@@ -339,8 +342,8 @@ def _taken_run_words(run: Run) -> str:
     """``Run 1 of trial 4: $0.250, which tenant maths pays``."""
     assert run.preemption is not None
     taken = run.preemption
-    who = {"owner": "this study", "taker": f"tenant {taken.tenant}", "cluster": "nobody"}[taken.pays]
-    why = f" ({taken.tenant} {taken.why})" if taken.why else ""
+    who = {"owner": "this study", "taker": taken.taker, "cluster": "nobody"}[taken.pays]
+    why = f" ({taken.tenant or taken.taker} {taken.why})" if taken.why else ""
     return f"Run {run.attempt} of trial {run.trial}: {format_money(run.cost + taken.cost)}, which {who} pays{why}"
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import exc
 from sqlalchemy.engine import URL, Engine
 
 from tradewind.errors import StoreError
+from tradewind.passwords import hide_password
 
 
 def require_utf8(engine: Engine, place: str) -> None:
@@ -83,7 +84,7 @@ def read_address(url: str, busy_timeout: float) -> tuple[URL, float]:
     try:
         parsed = sa.make_url(url)
     except (exc.ArgumentError, ValueError) as error:
-        raise StoreError(f"{url!r} is no store address", hint=ADDRESS_HINT) from error
+        raise StoreError(f"{hide_password(url)!r} is no store address", hint=ADDRESS_HINT) from error
     if parsed.drivername in ("postgresql", "postgres"):
         parsed = parsed.set(drivername="postgresql+psycopg")
     backend = parsed.drivername.partition("+")[0]
@@ -111,6 +112,12 @@ def _seconds(written: str | tuple[str, ...]) -> float:
             hint=f"write one from 0 to {_LONGEST_WAIT:.0f}",
         )
     return seconds
+
+
+def shown_address(url: URL) -> str:
+    """An address as it may be shown: the file of an SQLite store, or the address without a password."""
+    path = file_of(url)
+    return str(path) if path is not None else hide_password(url.render_as_string(hide_password=False))
 
 
 def file_of(url: URL) -> Path | None:

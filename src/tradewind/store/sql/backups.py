@@ -15,7 +15,7 @@ from sqlalchemy.engine import URL
 
 from tradewind.errors import InputError, StoreCorruptError, StoreError, StoreLockedError, StudyBusyError
 from tradewind.store.sql import error_translation
-from tradewind.store.sql.address import parse_address, require_utf8
+from tradewind.store.sql.address import parse_address, require_utf8, shown_address
 from tradewind.store.sql.schema import REVISIONS, VERSION_TABLE, metadata
 from tradewind.utils.atomic_files import atomic_path
 from tradewind.utils.dependencies import find_program
@@ -42,7 +42,7 @@ def schema_version_at(url: str) -> str | None:
     if path is not None:
         return _version_of(path) if path.exists() else None
     engine = sa.create_engine(parsed, connect_args={"connect_timeout": 10})
-    require_utf8(engine, parsed.render_as_string(hide_password=True))
+    require_utf8(engine, shown_address(parsed))
     try:
         with engine.connect() as connection:
             if not sa.inspect(connection).has_table(VERSION_TABLE):
@@ -50,7 +50,7 @@ def schema_version_at(url: str) -> str | None:
             row = connection.scalar(sa.text(f"SELECT version_num FROM {VERSION_TABLE}"))  # noqa: S608
             return None if row is None else str(row)
     except exc.SQLAlchemyError as error:
-        raise error_translation.from_database_error(error, parsed.render_as_string(hide_password=True), None) from None
+        raise error_translation.from_database_error(error, shown_address(parsed), None) from None
     finally:
         engine.dispose()
 
@@ -230,7 +230,7 @@ def _free_name(path: Path) -> Path:
 
 def _restore_dump(parsed: URL, file: Path) -> None:
     engine = sa.create_engine(parsed, connect_args={"connect_timeout": 10})
-    shown = parsed.render_as_string(hide_password=True)
+    shown = shown_address(parsed)
     require_utf8(engine, shown)
     try:
         with engine.connect() as connection:
@@ -288,5 +288,4 @@ def _variables(parsed: URL) -> Mapping[str, str]:
 
 
 def _shown(url: str) -> str:
-    parsed, path = parse_address(url)
-    return str(path) if path is not None else parsed.render_as_string(hide_password=True)
+    return shown_address(parse_address(url)[0])

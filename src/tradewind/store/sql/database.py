@@ -20,7 +20,14 @@ from sqlalchemy.engine import URL, Connection, Engine
 
 from tradewind.errors import MissingProgramError, StoreCorruptError, StoreError
 from tradewind.store.sql import error_translation
-from tradewind.store.sql.address import ADDRESS_HINT, connection_options, file_of, read_address, require_utf8
+from tradewind.store.sql.address import (
+    ADDRESS_HINT,
+    connection_options,
+    file_of,
+    read_address,
+    require_utf8,
+    shown_address,
+)
 from tradewind.store.sql.raw_driver import (
     SharedSync,
     SqliteWriter,
@@ -160,10 +167,9 @@ class Database:
 
     def __init__(self, url: str, *, busy_timeout: float) -> None:
         parsed, busy_timeout = read_address(url, busy_timeout)
-        self.place = parsed.render_as_string(hide_password=True)
+        self.place = shown_address(parsed)
         self.path = file_of(parsed)
         if self.path is not None:
-            self.place = str(self.path)
             _make_file(self.path, self.place)
         self._busy_timeout = busy_timeout
         self._texts: dict[sa.Select[Any], tuple[str, list[str], dict[str, Any]]] = {}

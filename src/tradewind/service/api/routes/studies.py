@@ -163,7 +163,7 @@ def get_study_figures(
 ) -> Response:
     """Figures of the charts of a study: the curve of the best so far, fronts, effects, and sentences about them."""
     stamp, body = shared.studies.figures_json(who, number)
-    return _written(request, etag_of("figures", number, stamp), body)
+    return _written(request, etag_of("figures", number, who.sees, stamp), body)
 
 
 def _written(request: Request, tag: str, body: bytes) -> Response:
