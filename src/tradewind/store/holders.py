@@ -38,6 +38,21 @@ def live_holder(holder: str | None, expires: float | None) -> str | None:
     return holder
 
 
+class LivingHolders:
+    """The holders of many leases, of which each is looked for once: threads of a process have one for all of them."""
+
+    def __init__(self) -> None:
+        self._dead: dict[str, bool] = {}
+
+    def has(self, holder: str | None, expires: float | None) -> bool:
+        """As `live_holder`; True where there is one."""
+        if holder is None or expires is None or expires <= time.time():
+            return False
+        if holder not in self._dead:
+            self._dead[holder] = is_dead(holder)
+        return not self._dead[holder]
+
+
 def live_holder_name(holder: str | None, expires: float | None) -> str:
     """The `live_holder` for people; empty where there is none."""
     return display_name(live_holder(holder, expires) or "")

@@ -115,6 +115,11 @@ class OwnTrials:
         self._quick = self._quick + 1 if self._told_at.ago() < self.at_once else 0
         self._count = count
 
+    @property
+    def is_quick(self) -> bool:
+        """True where the last question was one at once."""
+        return self._quick > 0
+
     def told(self) -> None:
         """Note that the worker has told a trial."""
         self._told_at = Moment.now()

@@ -108,6 +108,7 @@ class SharedReplica:
         self._written: list[tuple[Sequence[Trial], Sequence[Run]]] = []  # in the step that is on its way
         self._wake = threading.Event()  # the thread that renews the lease is to look what there is to do
         self._keeps = False  # trials are taken before they are asked for
+        self._in_vain = 0  # questions in a row that got nothing
         self._begin_callbacks()
         self._open()
         self._heart = threading.Thread(target=self._beat, name=f"study-{self.row.id}-lease", daemon=True)
@@ -262,6 +263,7 @@ class SharedReplica:
 
     def _look_who_lives(self, step: SharedStep) -> None:
         self._live, self._live_at = {self._token, *step.live()}, time.monotonic()
+        self._ahead.workers = len(self._live)
 
     def _orphaned(self) -> list[Run]:
         """The runs that nobody has, by trial: of a worker that was not seen alive, or of an interrupted `ask`."""

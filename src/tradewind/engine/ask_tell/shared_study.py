@@ -20,6 +20,7 @@ from tradewind.engine.ask_tell.asked_trial import (
     named_trial,
     not_asked,
 )
+from tradewind.engine.ask_tell import shared_replica
 from tradewind.engine.ask_tell.shared_replica import SharedReplica, by_trial
 from tradewind.engine.function_calls import call_for_trial, check_plain_function
 from tradewind.engine.proposals import (
@@ -43,8 +44,8 @@ _PATIENCE = 0.1
 _PROPOSES = 1.0
 """Seconds for which the others leave the next proposals to the worker that has made the last ones."""
 
-_SOON = 0.005
-"""Seconds between two looks whether that one has made some."""
+_SOON, _DOUBLINGS, _LONGEST_PAUSE = 0.005, 3, 0.04
+"""Seconds between the first two looks whether that one has made some, and between later ones."""
 
 
 class SharedStudy(SharedReplica):
@@ -74,7 +75,18 @@ class SharedStudy(SharedReplica):
         Fewer, or none, come back when the budget or the space is used up, or when the searcher first wants to be told
         of what is on its way; `finished` says why.
         """
-        wanted = asked_count(count)
+        given = self._ask(asked_count(count))
+        if not given and self._others_run:
+            self._pause()
+        self._in_vain = 0 if given else self._in_vain + 1
+        return given
+
+    def _pause(self) -> None:
+        """Have who asks again and again while there is nothing to be had not keep those from working who have it."""
+        if self._in_vain:
+            time.sleep(min(_SOON * 2.0 ** min(self._in_vain, _DOUBLINGS), _LONGEST_PAUSE))
+
+    def _ask(self, wanted: int) -> list[Asked]:
         given: list[Asked] = []
         with self._exclusively("ask"):
             try:
@@ -122,6 +134,8 @@ class SharedStudy(SharedReplica):
         if self._own.outdated:
             self._return_taken()
         begun = Moment.now()
+        if not self._is_quick and self._is_free and self._own.is_quick:
+            self._note_proposer()
         while len(self._own.taken) < wanted:
             if not self._is_quick or self._forgotten():
                 return list(self._own.taken.values()), False
@@ -135,14 +149,38 @@ class SharedStudy(SharedReplica):
             if turn.state == "finished" or turn.waits:
                 return list(self._own.taken.values()), False
             if self._all_proposed(turn):
-                with self._step("ask", lasting=False, catch_up=False) as step:
-                    return list(self._own.taken.values()), self._all_live(step)
+                return list(self._own.taken.values()), self._all_at_work()
             # The proposer's clock may be ahead: nobody waits for longer than it would lead.
             waits_in_vain = not turn.is_proposed_for or begun.ago() > _PROPOSES
             if turn.proposer.token == self._token or waits_in_vain:
                 return list(self._own.taken.values()), False
-            time.sleep(_SOON)
+            self._await_proposals(begun)
         return list(self._own.taken.values())[:wanted], True
+
+    def _note_proposer(self) -> None:
+        """Take trials that another worker proposes ahead, before it is known how many others there are."""
+        turn = self._workers.quick.look(Wanted(0, 0, self._after, self._since))
+        if turn.is_proposed_for and turn.proposer.token != self._token:
+            self._ahead.led()
+
+    def _await_proposals(self, begun: Moment) -> None:
+        """Wait until there seems to be something to take, or nobody who proposes it; only looking, which stops nobody."""
+        pause = _SOON
+        while begun.ago() <= _PROPOSES:
+            time.sleep(pause)
+            turn = self._workers.quick.look(Wanted(1, 0, self._after, self._since))
+            if turn.left or turn.waits or not turn.done or not turn.is_proposed_for or self._all_proposed(turn):
+                return
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _all_at_work(self) -> bool:
+        """As `_all_live`; who was seen alive just now is not looked for again, which would keep others from working."""
+        workers = set(self._workers.open().values())
+        if workers and workers <= self._live and time.monotonic() - self._live_at < shared_replica._LIVE_SECONDS:
+            self._others_run = True
+            return True
+        with self._step("ask", lasting=False, catch_up=False) as step:
+            return self._all_live(step)
 
     def _all_proposed(self, turn: Turn) -> bool:
         return self.spec.budget.trials is not None and turn.newest + 1 >= self.spec.budget.trials

@@ -96,6 +96,12 @@ class GroupCommit:
         if self._direct:
             self._finish(database, lasting=lasting)
 
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """No other thread of this process writes by this in the meantime: it waits here, and does not look at the file."""
+        with self._turn:
+            yield
+
     def _finish(self, database: Database, *, lasting: bool) -> None:
         try:
             if lasting:
@@ -263,6 +269,12 @@ class Database:
     def write_batched_directly(self, work: SqliteWork, *, lasting: bool) -> None:
         """As `write_batched`, on SQLite, with its own connection; only work of this kind shares a transaction."""
         self._steps.write(self, work, lasting=lasting)
+
+    @contextlib.contextmanager
+    def alone(self, *, lasting: bool) -> Iterator[sqlite3.Connection]:
+        """As `direct`, where the threads that use `write_batched_directly` wait in line with this one."""
+        with self._steps.alone(), self.direct(lasting=lasting) as driver:
+            yield driver
 
     @contextlib.contextmanager
     def direct(self, *, lasting: bool) -> Iterator[sqlite3.Connection]:

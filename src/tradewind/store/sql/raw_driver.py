@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy import exc
 from sqlalchemy.engine import Connection, Dialect, Engine
@@ -199,14 +199,68 @@ class HeldStudyUpdate:
         return prepared.run(connection, [{**fields, "id_": study_id, "token_": token}]) > 0
 
 
-_FIRST_PAUSE, _FIRST_LONGEST, _LONGEST_PAUSE = 0.0001, 0.0004, 0.002
-_SEAT_PAUSE, _LONGEST_SEAT_PAUSE, _SEAT_SECONDS = 0.0005, 0.004, 0.1
+_LONGEST_PAUSE = 0.002
+
+_FIRST_PAUSE, _FIRST_LONGEST = 0.0001, 0.0004
+"""Pauses of the one process that looks all the time whether it can begin."""
+
+_SEAT_PAUSE, _LONGEST_SEAT_PAUSE = 0.0005, 0.006
+"""Pauses of those that look whether they are that one. Where many wait, looking takes the time of the one that writes:
+who has waited for long looks less often."""
+
+_SEAT_SECONDS = 0.1
+"""Seconds after which these, too, look whether they can begin: that one may have been stopped."""
 
 _TIDY_COMMITS = 200
 """Steps of a search, each of about ten pages, after which the log is copied into the file."""
 
 _TIDY_MILLISECONDS = 20
 """How long that may wait for other writers and readers; it is tried again later."""
+
+
+class PollerSeat:
+    """Of the processes that wait for a file, one looks all the time whether it can begin, the others whether it has.
+
+    It is a lock of the folder that nothing depends on: where there is none to be had, all wait as if without it.
+
+    Args:
+        folder: The file's folder.
+
+    Attributes:
+        patience: Seconds after which those that are not that one look at the file, too.
+        longest_pause: Seconds that these pause at most.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.patience, self.longest_pause = _SEAT_SECONDS, _LONGEST_SEAT_PAUSE
+        self._lock: int | None = None
+        try:
+            self._lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._do_without()
+
+    def taken(self) -> bool:
+        """Be the one that looks all the time; False where another process is."""
+        if self._lock is None:
+            return False
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            self._do_without()
+            return False
+        return True
+
+    def _do_without(self) -> None:
+        self.patience, self.longest_pause = 0.0, _LONGEST_PAUSE
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
 
 
 class SqliteWriter:
@@ -287,12 +341,23 @@ class SqliteWriter:
             self._begin_log(driver)
         if self._begun(driver, lasting=lasting):
             return driver
-        until, pause = time.monotonic() + self._patience, _FIRST_PAUSE
-        with self._poller_lock() as first:
-            while not self._begun(driver, lasting=lasting, last=time.monotonic() > until):
-                time.sleep(pause)
-                pause = min(2 * pause, _FIRST_LONGEST if first else _LONGEST_PAUSE)
+        with PollerSeat(self._folder) as seat:
+            self._wait(driver, seat, lasting=lasting)
         return driver
+
+    def _wait(self, driver: sqlite3.Connection, seat: PollerSeat, *, lasting: bool) -> None:
+        until = time.monotonic() + self._patience
+        first, pause, look = False, _SEAT_PAUSE, time.monotonic() + seat.patience
+        while True:
+            if not first and seat.taken():
+                first, pause = True, _FIRST_PAUSE
+            now = time.monotonic()
+            if first or now > min(look, until):
+                if self._begun(driver, lasting=lasting, last=now > until):
+                    return
+                look = now + seat.patience
+            time.sleep(pause)
+            pause = min(2 * pause, _FIRST_LONGEST) if first else min(1.25 * pause, seat.longest_pause)
 
     def _begun(self, driver: sqlite3.Connection, *, lasting: bool, last: bool = False) -> bool:
         """Begin, unless another process is writing; with ``last``, that is an error."""
@@ -309,22 +374,6 @@ class SqliteWriter:
                 raise
             return False
         return True
-
-    @contextlib.contextmanager
-    def _poller_lock(self) -> Iterator[bool]:
-        """Of the processes that wait, one looks all the time whether it can begin, the others whether it has begun.
-
-        It is a lock of the folder that nothing depends on: where there is none to be had, all wait as if without it.
-        """
-        try:
-            folder = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            yield False
-            return
-        try:
-            yield _locked(folder, time.monotonic() + _SEAT_SECONDS)
-        finally:
-            os.close(folder)
 
     def _open(self) -> sqlite3.Connection:
         connection = self._engine.raw_connection()
@@ -349,22 +398,6 @@ class SqliteWriter:
         assert self.log is not None
         self.log.close()
         self.log = None
-
-
-def _locked(folder: int, until: float) -> bool:
-    # Where many wait, looking takes the time of the one that writes: who has waited for long looks less often.
-    pause = _SEAT_PAUSE
-    while time.monotonic() < until:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(pause)
-            pause = min(1.25 * pause, _LONGEST_SEAT_PAUSE)
-        except OSError:
-            return False
-        else:
-            return True
-    return False
 
 
 def begin_immediate(connection: Connection) -> None:

@@ -6,8 +6,9 @@ of many workers go on side by side, and wait for the disk together.
 
 from __future__ import annotations
 
+import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -195,6 +196,25 @@ class QuickTurns(ABC):
     def __init__(self, database: Database, study_id: int) -> None:
         self._database = database
         self._study = study_id
+        sql = database.sql
+        self._head = PreparedQuery(_HEAD, sql)
+        self._waits = PreparedQuery(sa.select(_WAITS), sql)
+        self._free = PreparedQuery(_FREE.limit(_bind("most")), sql)
+
+    def look(self, wanted: Wanted) -> Turn:
+        """Find what a turn would find that takes nothing, without keeping anybody from anything.
+
+        Raises:
+            StudyBusyError: Another process has taken the study for itself.
+            StoreError: It could not be read.
+        """
+        values = {**self._values(None, wanted), "most_": wanted.count + wanted.more}
+        with self._database.read() as connection:
+            ((held, state, lead, holder, expires, newest, number),) = self._head.fetch(connection, values)
+            self._check(held)
+            waits = bool(self._waits.fetch(connection, values)[0][0])
+            left = len(self._free.fetch(connection, values))
+        return Turn(state == "open", state, (), left, waits, newest, number, Lease(lead, holder, expires))
 
     @abstractmethod
     def take(self, token: str, told: Told | None, wanted: Wanted, most: int | None) -> Turn | None:
@@ -244,11 +264,9 @@ class SqliteTurns(QuickTurns):
         sql = database.sql
         changed, one = {"changed": sa.bindparam("number_", type_=sa.BigInteger())}, shared_trials.c.trial == _TRIAL
         mine = _MINE & (shared_trials.c.worker == _bind("token", sa.Text()))
-        self._head = PreparedQuery(_HEAD, sql)
         self._others = PreparedQuery(sa.select(_OTHERS), sql)
-        self._waits = PreparedQuery(sa.select(_WAITS), sql)
-        self._free = PreparedQuery(_FREE.limit(_bind("most")), sql)
         self._taken = PreparedQuery(_TAKEN.where(trials.c.number == _TRIAL), sql)
+        self._mine = PreparedQuery(sa.select(shared_trials.c.trial).where(mine, one), sql)
         self._tell, self._end = PreparedStatement(_TELL, sql), PreparedStatement(_END, sql)
         self._mark = PreparedStatement(_MARK.values(changed), sql)
         self._take = PreparedStatement(_TAKE.where(_MINE, one).values(changed), sql)
@@ -258,39 +276,56 @@ class SqliteTurns(QuickTurns):
         )
 
     def take(self, token: str, told: Told | None, wanted: Wanted, most: int | None) -> Turn | None:
-        """Write what was told, and take the next trials."""
+        """Write what was told, and take the next trials, together with the turns of other threads of this process."""
         values = {**self._values(told, wanted), "most_": wanted.count + wanted.more, "token_": token}
-        taken, free, waits, done = list[Any](), list[int](), False, True
-        with self._database.direct(lasting=told is not None) as driver:
-            ((held, state, lead, holder, expires, newest, number),) = self._head.fetch(driver, values)
-            self._check(held)
-            done = state == "open"
-            if done and told is not None:
-                last = most is not None and newest + 1 >= most and not self._others.fetch(driver, values)[0][0]
-                done = not last and self._tell.run(driver, [values]) == 1
-                if done:
-                    values["number_"] = number = number + 1
-                    self._end.run(driver, [values])
-                    self._mark.run(driver, [values])
-            if done and wanted.count:
-                waits = bool(self._waits.fetch(driver, values)[0][0])
-                free = [] if waits else [row[0] for row in self._free.fetch(driver, values)]
-            if mine := [{**values, "trial_": trial, "number_": number + 1} for trial in free[: wanted.count]]:
+        found: Turn | None = None
+
+        def work(driver: sqlite3.Connection) -> None:
+            nonlocal found
+            # It is done once more where another thread was interrupted: this one's may be written for all that.
+            if found is None or not self._is_taken(driver, values, found):
+                found = self._take_now(driver, values, told, wanted, most)
+
+        self._database.write_batched_directly(work, lasting=told is not None)
+        return found
+
+    def _is_taken(self, driver: sqlite3.Connection, values: dict[str, Any], turn: Turn) -> bool:
+        for trial, _ in turn.taken:
+            return bool(self._mine.fetch(driver, {**values, "trial_": trial.number}))
+        return False
+
+    def _take_now(
+        self, driver: sqlite3.Connection, values: dict[str, Any], told: Told | None, wanted: Wanted, most: int | None
+    ) -> Turn:
+        taken, free, waits = list[Any](), list[int](), False
+        ((held, state, lead, holder, expires, newest, number),) = self._head.fetch(driver, values)
+        self._check(held)
+        done = state == "open"
+        if done and told is not None:
+            last = most is not None and newest + 1 >= most and not self._others.fetch(driver, values)[0][0]
+            done = not last and self._tell.run(driver, [values]) == 1
+            if done:
                 number += 1
-                self._take.run(driver, mine)
-                taken = [self._taken.fetch(driver, one) for one in mine]
-        if told is not None and done:
-            self._database.sync()
-        self._database.tidy()
+                self._end.run(driver, [values])
+                self._mark.run(driver, [{**values, "number_": number}])
+        if done and wanted.count:
+            waits = bool(self._waits.fetch(driver, values)[0][0])
+            free = [] if waits else [row[0] for row in self._free.fetch(driver, values)]
+        if mine := [{**values, "trial_": trial, "number_": number + 1} for trial in free[: wanted.count]]:
+            number += 1
+            self._take.run(driver, mine)
+            taken = [self._taken.fetch(driver, one) for one in mine]
         found = [row for some in taken for row in some]
         proposer = Lease(lead, holder, expires)
         return Turn(done, state, _trials_of(found), len(free) - len(taken), waits, newest, number, proposer)
 
     def give_back(self, token: str, taken: Sequence[int]) -> None:
         """Let others have trials that were taken."""
-        with self._database.direct(lasting=False) as driver:
-            values = [{"study_": self._study, "token_": token, "trial_": trial} for trial in taken]
-            self._back.run(driver, values)
+        values = [{"study_": self._study, "token_": token, "trial_": trial} for trial in taken]
+        self._database.write_batched_directly(lambda driver: self._give_now(driver, values), lasting=False)
+
+    def _give_now(self, driver: sqlite3.Connection, values: Sequence[Mapping[str, Any]]) -> None:
+        self._back.run(driver, values)
 
 
 _Written = tuple[

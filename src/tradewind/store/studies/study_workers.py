@@ -161,7 +161,8 @@ class SharedStep:
     def live(self) -> set[str]:
         """The tokens of the workers that are alive: their lease has not ended, and their process not, where seen."""
         found = self._workers.queries["workers"].fetch(self._connection, {"id_": self._workers.study_id})
-        return {token for token, holder, expires in found if holders.live_holder(holder, expires) is not None}
+        living = holders.LivingHolders()
+        return {token for token, holder, expires in found if living.has(holder, expires)}
 
 
 class StudyWorkers:
@@ -297,7 +298,7 @@ class StudyWorkers:
                 self.queries["alone"].fetch(connection, {"study_": self.study_id})
                 yield self._begun(connection)
             return
-        with self._database.direct(lasting=lasting) as driver:
+        with self._database.alone(lasting=lasting) as driver:
             yield self._begun(driver)
         if lasting:
             self._database.sync()
