@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import shutil
 import threading
 from collections.abc import Callable
@@ -101,20 +102,20 @@ class CheckpointKeeper:
     def finish(self, run: Run) -> None:
         """Copy what a run has left at its end, where other trials may begin at it; its files are still there."""
         if self.kept and run.handle is not None and run.started is not None:
-            self._save(run.handle, run.started)
+            self._save(run.handle, run.started, run.runtime)
 
     def save_last(self, run: Run) -> None:
         """Copy what a run has saved that is ended so that another one goes on with it; its files are still there."""
         if self._plan is not None and run.handle is not None and run.started is not None:
-            self._save(run.handle, run.started)
+            self._save(run.handle, run.started, run.runtime)
 
     @property
     def kept(self) -> bool:
         """True where the latest checkpoint stays when the trial has succeeded, for others to begin at."""
         return self._plan is not None and self._plan.kept
 
-    def _save(self, handle: Handle, began: float) -> None:
-        """Copy what is new in the checkpoint of a run that began at a moment of the clock."""
+    def _save(self, handle: Handle, began: float, most: float = math.inf) -> None:
+        """Copy what is new in the checkpoint of a run that began at a moment of the clock, and ran so long at most."""
         runner, store = self._runner, self._store
         assert isinstance(runner, KeepsCheckpoints)
         assert store is not None
@@ -126,7 +127,7 @@ class CheckpointKeeper:
 
             def copy(folder: Path) -> float | None:
                 self._copied = runner.copy_checkpoint(handle, folder)
-                return None if self._ended else self._resumed + self._copied.written - began
+                return None if self._ended else self._resumed + min(self._copied.written - began, most)
 
             store.add(copy)
             self._saved = self._copied.fingerprint
