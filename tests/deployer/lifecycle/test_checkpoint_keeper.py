@@ -12,6 +12,7 @@ from tests.deployer.lifecycle.test_lost_machines import cloud
 from tests.waiting import eventually
 
 from tradewind.deployer.checkpoints import CheckpointStore
+from tradewind.deployer.lifecycle import checkpoint_keeper
 from tradewind.deployer.lifecycle.deployer import Deployer
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.problem import CheckpointPlan, Fault, RunRequest, RunState
@@ -146,6 +147,25 @@ def test_a_run_that_is_run_again_may_save_what_it_has_when_it_is_told_to_end(tmp
     deployer.launch(row("run-2"), request_for(tmp_path, python(SAVES_LAST), "run-2", checkpoint=plan))
     assert drive(deployer, "run-2")[-1].state is RunState.DONE
     assert said(tmp_path, "run-2") == "from the last moment\n"
+    deployer.close()
+
+
+@pytest.mark.parametrize("quiet", [0.0, 600.0])
+def test_what_an_interrupted_run_has_left_is_copied_unless_it_was_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quiet: float
+) -> None:
+    """Nothing is copied while it runs; a file that was written just before the end may be a half one."""
+    monkeypatch.setattr(checkpoint_keeper, "_QUIET", quiet)
+    plan = CheckpointPlan(tmp_path / "checkpoints" / "00000", 600.0)
+    deployer = deployer_over(tmp_path)
+    monkeypatch.setattr(checkpoint_keeper.CheckpointKeeper, "look", lambda *_: None)
+    deployer.launch(row("run-1"), request_of(tmp_path, plan, "run-1"))
+    eventually(lambda: deployer.poll() is not None and (tmp_path / "runs/run-1/checkpoint/step").exists())
+    ended = deployer.cancel("run-1", "enough")
+    assert ended is not None and ended.state is RunState.CANCELLED
+    saved = CheckpointStore(plan.folder).latest()
+    assert (saved is not None) == (quiet == 0.0)
+    assert saved is None or (saved.files / "step").read_text() == "1"
     deployer.close()
 
 

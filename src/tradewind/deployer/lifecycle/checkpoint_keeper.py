@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from tradewind.deployer.checkpoints import FOLDER, CheckpointLook, CheckpointStore, SavedCheckpoint
-from tradewind.deployer.runner.base import KeepsCheckpoints, Runner
+from tradewind.deployer.runner.base import FolderCheckpoints, KeepsCheckpoints, Runner
 from tradewind.errors import TradewindError
 from tradewind.problem import CheckpointPlan, Fault, Handle, Run, RunRequest, RunState
 from tradewind.utils.atomic_files import write_atomically
@@ -24,6 +24,8 @@ _RESUMED_FILE = "resumed.json"
 _LOOKS = 4
 """Looks at the job's folder in the time between two of its checkpoints, so that a new one is copied soon."""
 _LONGEST_PAUSE = 60.0
+_QUIET = 2.0
+"""Seconds: a program that is killed while it writes has written within them."""
 
 
 class CheckpointKeeper:
@@ -104,18 +106,35 @@ class CheckpointKeeper:
         if self.kept and run.handle is not None and run.started is not None:
             self._save(run.handle, run.started, run.runtime)
 
-    def save_last(self, run: Run) -> None:
-        """Copy what a run has saved that is ended so that another one goes on with it; its files are still there."""
-        if self._plan is not None and run.handle is not None and run.started is not None:
+    def save_last(self, run: Run, *, told: bool) -> None:
+        """Copy what a run has saved that has ended and is run again; its files are still there.
+
+        Args:
+            run: Its row.
+            told: Its program was told to end, and given time to save its work. Otherwise only what this machine sees
+                by itself is copied, and only where nothing was written just before the end: a file may be a half one.
+        """
+        if self._plan is None or run.handle is None or run.started is None:
+            return
+        if told:
             self._save(run.handle, run.started, run.runtime)
+        elif isinstance(self._runner, FolderCheckpoints):
+            self._save(run.handle, run.started, run.runtime, quiet=_QUIET)
 
     @property
     def kept(self) -> bool:
         """True where the latest checkpoint stays when the trial has succeeded, for others to begin at."""
         return self._plan is not None and self._plan.kept
 
-    def _save(self, handle: Handle, began: float, most: float = math.inf) -> None:
-        """Copy what is new in the checkpoint of a run that began at a moment of the clock, and ran so long at most."""
+    def _save(self, handle: Handle, began: float, lasted: float = math.inf, quiet: float = 0.0) -> None:
+        """Copy what is new in the checkpoint of a run.
+
+        Args:
+            handle: The run.
+            began: When it began, by the clock.
+            lasted: Seconds until it ended; infinite while it goes on.
+            quiet: Seconds before its end in which nothing may have been written.
+        """
         runner, store = self._runner, self._store
         assert isinstance(runner, KeepsCheckpoints)
         assert store is not None
@@ -124,10 +143,12 @@ class CheckpointKeeper:
             found = runner.look_at_checkpoint(handle)
             if not found.fingerprint or found.fingerprint == self._saved or found.written <= began:
                 return  # nothing was written since the run began, or since the last copy
+            if quiet and found.written > began + lasted - quiet:
+                return
 
             def copy(folder: Path) -> float | None:
                 self._copied = runner.copy_checkpoint(handle, folder)
-                return None if self._ended else self._resumed + min(self._copied.written - began, most)
+                return None if self._ended else self._resumed + min(self._copied.written - began, lasted)
 
             store.add(copy)
             self._saved = self._copied.fingerprint
@@ -144,6 +165,12 @@ class CheckpointKeeper:
             if self._removed:
                 store.remove()
 
+    def needed(self, state: RunState, fault: Fault | None, *, unwanted: bool) -> bool:
+        """True where a run or another trial may go on from the checkpoint of a run that ends; see `end`."""
+        own = state is RunState.FAILED and fault in (Fault.JOB, Fault.ARCHITECTURE)
+        over = state is RunState.TIMED_OUT or (state is RunState.DONE and not self.kept)
+        return self._plan is not None and not (own or over or unwanted)
+
     def end(self, state: RunState, fault: Fault | None, *, unwanted: bool) -> None:
         """Take no further copies; remove them all where the run has ended for good.
 
@@ -153,9 +180,7 @@ class CheckpointKeeper:
             unwanted: True for one that was given up: its trial is not run again.
         """
         self._ended = True
-        own = state is RunState.FAILED and fault in (Fault.JOB, Fault.ARCHITECTURE)
-        ended = state is RunState.TIMED_OUT or (state is RunState.DONE and not self.kept)
-        if self._store is not None and (own or unwanted or ended):
+        if self._store is not None and not self.needed(state, fault, unwanted=unwanted):
             self._removed = True
             self._store.remove()
         if self._store is not None:  # what another run begins at is in the store
