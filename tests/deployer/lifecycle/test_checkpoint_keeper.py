@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -207,4 +210,53 @@ def test_another_trial_goes_on_from_where_one_has_ended(tmp_path: Path) -> None:
         saved = CheckpointStore(plan.folder).latest()
         assert saved is not None and (saved.files / "state").read_text() == text
     assert CheckpointStore(parent / "00002").latest() is None, "that one was not to be kept"
+    deployer.close()
+
+
+def saved_by_another(folder: Path) -> CheckpointStore:
+    def copy(place: Path) -> float:
+        place.mkdir()
+        (place / "step").write_text("1")
+        return 5.0
+
+    store = CheckpointStore(folder)
+    store.add(copy)
+    return store
+
+
+@pytest.mark.parametrize("whose", ["its own", "that of another trial"])
+def test_a_checkpoint_that_may_not_be_read_is_one_line_and_costs_no_machine(
+    tmp_path: Path, plan: CheckpointPlan, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    origin = tmp_path / "checkpoints" / "00009"
+    store = saved_by_another(plan.folder if whose == "its own" else origin)
+    deployer = deployer_over(tmp_path, provisioner=cloud(tmp_path))
+    request = request_of(tmp_path, replace(plan, origin=origin), "run-1")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda *_: False)  # to root all files are open
+        deployer.launch(row("run-1"), request)
+        ended = drive(deployer, "run-1")[-1]
+    assert (ended.state, ended.fault, ended.cost) == (RunState.FAILED, Fault.PREREQUISITE, 0.0)
+    assert ended.reason.startswith(f"a checkpoint cannot be read: permission denied: {tmp_path}/checkpoints/0000")
+    assert store.latest() is not None, "it is not ours to remove"
+    deployer.close()
+
+
+def test_a_disk_that_has_no_room_for_the_checkpoint_to_begin_at_is_one_line(
+    tmp_path: Path, plan: CheckpointPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    saved_by_another(tmp_path / "checkpoints" / "00009")
+    deployer = deployer_over(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copy2", full)
+        deployer.launch(
+            row("run-1"), request_of(tmp_path, replace(plan, origin=tmp_path / "checkpoints" / "00009"), "run-1")
+        )
+        ended = drive(deployer, "run-1")[-1]
+    assert (ended.state, ended.fault) == (RunState.FAILED, Fault.INFRASTRUCTURE)
+    words = "the checkpoint that it begins at cannot be copied: no space left on device"
+    assert ended.reason == f"{words}: {plan.folder}"
     deployer.close()

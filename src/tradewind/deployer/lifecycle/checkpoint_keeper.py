@@ -12,9 +12,9 @@ from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 
-from tradewind.deployer.checkpoints import FOLDER, CheckpointLook, CheckpointStore, SavedCheckpoint
+from tradewind.deployer.checkpoints import FOLDER, CheckpointLook, CheckpointStore, SavedCheckpoint, copy_folder
 from tradewind.deployer.runner.base import FolderCheckpoints, KeepsCheckpoints, Runner
-from tradewind.errors import TradewindError
+from tradewind.errors import DeployError, TradewindError
 from tradewind.problem import CheckpointPlan, Fault, Handle, Run, RunRequest, RunState
 from tradewind.utils.atomic_files import write_atomically
 
@@ -56,6 +56,22 @@ class CheckpointKeeper:
         self._saving = threading.Lock()
         self._task: Future[None] | None = None
 
+    def check(self) -> None:
+        """Make sure, before machines are made, that the checkpoint can be read that a run begins at.
+
+        Raises:
+            PrerequisiteError: It belongs to somebody else.
+        """
+        if self._plan is not None and (latest := self._latest()) is not None:
+            latest.check()
+
+    def _latest(self) -> SavedCheckpoint | None:
+        """The checkpoint that the run begins at, or that of another trial which is copied for it."""
+        assert self._plan is not None
+        origin = self._plan.origin
+        own = CheckpointStore(self._plan.folder).latest()
+        return own if own is not None or origin is None else CheckpointStore(origin).latest()
+
     def begin(self, run: Run) -> Run:
         """Note, before a run is submitted, how much work the checkpoint has saved that it begins at.
 
@@ -64,6 +80,9 @@ class CheckpointKeeper:
 
         Returns:
             Its row with these seconds.
+
+        Raises:
+            DeployError: The checkpoint of another trial that it begins at cannot be copied.
         """
         if self._store is not None and not self._note.exists():
             latest = self._store.latest() or self._take_over()
@@ -79,11 +98,21 @@ class CheckpointKeeper:
             return None
 
         def copy(folder: Path) -> float:
-            shutil.copytree(origin.files, folder, symlinks=True)
+            copy_folder(origin.files, folder)
             return origin.seconds
 
-        self._store.add(copy)
+        try:
+            self._store.add(copy)
+        except OSError as error:
+            words = self._words_of(error)
+            raise DeployError(f"the checkpoint that it begins at cannot be copied: {words}") from error
         return self._store.latest()
+
+    def _words_of(self, error: OSError) -> str:
+        """Say what is wrong, and where: the file that this user may not read, or else the folder of the copies."""
+        place = error.filename if isinstance(error, PermissionError) else None
+        words = (error.strerror or str(error)).lower()
+        return words if self._plan is None else f"{words}: {place or self._plan.folder}"
 
     def resumed(self, run: Run) -> Run:
         """Give the row of a run that was submitted, maybe by an earlier process, with the seconds that it was saved."""
@@ -156,9 +185,7 @@ class CheckpointKeeper:
             # The machine may have been taken a moment ago; the copy before is still there.
             level = logging.INFO if self._warned or self._ended else logging.WARNING
             self._warned = True
-            why = str(error)
-            if isinstance(error, OSError) and error.strerror:
-                why = f"{error.strerror.lower()}: {self._plan.folder}" if self._plan else error.strerror.lower()
+            why = self._words_of(error) if isinstance(error, OSError) else str(error)
             _log.log(level, "run %s: its checkpoint is not copied: %s", handle.run_id, why)
         finally:
             self._saving.release()

@@ -400,6 +400,7 @@ class RunLifecycle:
             return False
         if self.run.state is RunState.PENDING:
             self._context.check(self.request)
+            self._checkpoints.check()
             self._enter(RunState.BOOTING)
             if self.run.taken is not None:  # hooks about booting are for machines that boot
                 self._phase = StagePhase.ACT
