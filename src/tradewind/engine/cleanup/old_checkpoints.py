@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tradewind.deployer.checkpoints import CheckpointStore
+from tradewind.engine.deployment import checkpoint_folder
 from tradewind.engine.proposals import search_state
 from tradewind.engine.state_machine.search_machine import SearchMachine
+from tradewind.errors import DeployError
 from tradewind.problem import Objective, Trial, TrialState
 from tradewind.searcher.base import ContinuesTrials, Searcher
+from tradewind.store.base import StudyRow
+from tradewind.utils.units import count, format_memory
 
 
 class OldCheckpoints:
@@ -57,6 +62,32 @@ class OldCheckpoints:
         if waiting is None:
             waiting = [trial.number for trial in ended]
         return found | set(waiting[: self._waiting]) | set(_best(ended, machine.problem.objective)[: self._keep])
+
+
+def remove_checkpoints(data_folder: Path, study: StudyRow) -> str:
+    """Remove all checkpoints of a study on this machine: trials that would go on from them begin anew.
+
+    Args:
+        data_folder: The folder of all data.
+        study: The study, of which nothing runs.
+
+    Returns:
+        What was removed, in words; empty where there was nothing.
+
+    Raises:
+        DeployError: They cannot be removed.
+    """
+    folder = checkpoint_folder(data_folder, study.owner)
+    try:
+        sizes = [path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+        trials = sum(path.name.isdecimal() for path in folder.iterdir())
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        words = (error.strerror or str(error)).lower()
+        raise DeployError(f"its checkpoints cannot be removed: {words}: {error.filename or folder}") from error
+    return f"its checkpoints are removed, of {count(trials, 'trial')}, {format_memory(sum(sizes))}" if trials else ""
 
 
 def _best(trials: Iterable[Trial], objective: Objective) -> list[int]:
