@@ -59,6 +59,7 @@ STATIONS = ("callback", "deployer", "interpreter", "searcher", "selector", "stop
 """Rooms of floor 2, whose parts the engine makes by name."""
 
 ENGINE_USES = (
+    "tradewind.deployer.checkpoints",
     "tradewind.deployer.compatibility",
     "tradewind.deployer.environment",
     "tradewind.deployer.folder_versions",

@@ -18,7 +18,7 @@ from tradewind.deployer.checkpoints import (
     look_at_files,
     put_checkpoint,
 )
-from tradewind.errors import DeployError
+from tradewind.errors import DeployError, PrerequisiteError
 from tradewind.problem import CheckpointPlan
 
 
@@ -126,3 +126,22 @@ def test_a_full_disk_is_no_change_of_files(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(shutil, "copy2", full)
     with pytest.raises(OSError, match="No space left"):
         copy_files(tmp_path / "files", tmp_path / "copy")
+
+
+def test_what_this_user_may_not_read_is_said_and_not_taken_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was silently as if there were none: the trial would have been paid a second time."""
+
+    def refused(path: object, *_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    made(tmp_path / "files", "one")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", refused)
+        with pytest.raises(PrerequisiteError, match=f"cannot be read: permission denied: {tmp_path}/latest.json"):
+            CheckpointStore(tmp_path).latest()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", refused)
+        with pytest.raises(PermissionError):
+            look_at_files(tmp_path / "files")

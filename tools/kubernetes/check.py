@@ -229,7 +229,8 @@ def main() -> int:
         cluster.start()
         command = [sys.executable, "-m", "pytest", "-n", "0", "-W", "ignore:Unverified HTTPS"]
         command += [
-            f"tests/deployer/runner/kubernetes/test_{name}.py" for name in ("runner", "load", "channel", "real")
+            f"tests/deployer/runner/kubernetes/test_{name}.py"
+            for name in ("runner", "load", "channel", "checkpoints", "real")
         ] + words
         environment = {**os.environ, "TRADEWIND_ENGINES": "all", "TRADEWIND_KUBERNETES": str(cluster.kubeconfig)}
         environment["PYTHONWARNINGS"] = "ignore:Unverified HTTPS"

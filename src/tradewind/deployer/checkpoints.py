@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -13,9 +14,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
-from tradewind.errors import DeployError
+from tradewind.errors import DeployError, PrerequisiteError
 from tradewind.problem import CheckpointPlan
 from tradewind.utils.atomic_files import write_atomically
 
@@ -65,6 +66,17 @@ class SavedCheckpoint:
     files: Path
     seconds: float
 
+    def check(self) -> None:
+        """Make sure that this user may read its files.
+
+        Raises:
+            PrerequisiteError: They belong to somebody else.
+        """
+        for place, folders, names in os.walk(self.files, onerror=_unreadable):
+            for path in (Path(place, name) for name in (*folders, *names)):
+                if not path.is_symlink() and not os.access(path, os.R_OK):
+                    _unreadable(PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path)))
+
     def pack(self, file: IO[bytes]) -> None:
         """Write its files into a tar archive.
 
@@ -73,6 +85,13 @@ class SavedCheckpoint:
         """
         with tarfile.open(fileobj=file, mode="w") as tar:
             tar.add(self.files, arcname=".")
+
+
+def _unreadable(error: OSError) -> NoReturn:
+    raise PrerequisiteError(
+        f"a checkpoint cannot be read: {(error.strerror or str(error)).lower()}: {error.filename}",
+        hint="give it to this user, or remove it: the trial then begins anew",
+    ) from error
 
 
 class CheckpointStore:
@@ -88,13 +107,19 @@ class CheckpointStore:
         self._folder = folder
 
     def latest(self) -> SavedCheckpoint | None:
-        """The latest checkpoint, or None."""
+        """The latest checkpoint, or None.
+
+        Raises:
+            PrerequisiteError: It belongs to somebody else, and this user may not read it.
+        """
         try:
             noted = json.loads((self._folder / _LATEST).read_bytes())
             found = SavedCheckpoint(self._folder / str(noted["files"]), float(noted["seconds"]))
+            return found if found.files.is_dir() else None
+        except PermissionError as error:
+            _unreadable(error)
         except (OSError, ValueError, LookupError, TypeError):
             return None
-        return found if found.files.is_dir() else None
 
     def add(self, copy: Callable[[Path], float | None]) -> None:
         """Take a copy in the place of the one before.
@@ -140,7 +165,7 @@ def put_checkpoint(plan: CheckpointPlan, folder: Path) -> None:
     if latest is None:
         place.mkdir(parents=True)
     else:
-        shutil.copytree(latest.files, place, symlinks=True)
+        copy_folder(latest.files, place)
 
 
 def copy_files(source: Path, folder: Path) -> CheckpointLook:
@@ -157,6 +182,26 @@ def copy_files(source: Path, folder: Path) -> CheckpointLook:
         DeployError: They change all the time.
         OSError: They cannot be written.
     """
+    for _ in range(ATTEMPTS):
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(FileNotFoundError, shutil.Error):  # files went away while they were copied
+            before = look_at_files(source)
+            copy_folder(source, folder)
+            if look_at_files(source) == before:
+                return before
+    raise DeployError(CHANGES)
+
+
+def copy_folder(source: Path, folder: Path) -> None:
+    """Copy all files of a folder.
+
+    Args:
+        source: The folder that they are in.
+        folder: The folder that is made for them.
+
+    Raises:
+        OSError: They cannot be read or written.
+    """
     failed: list[OSError] = []
 
     def copy(name: str, place: str) -> None:
@@ -168,21 +213,22 @@ def copy_files(source: Path, folder: Path) -> CheckpointLook:
             failed.append(error)
             raise
 
-    for _ in range(ATTEMPTS):
-        shutil.rmtree(folder, ignore_errors=True)
-        with suppress(FileNotFoundError, shutil.Error):  # files went away while they were copied
-            before = look_at_files(source)
-            shutil.copytree(source, folder, symlinks=True, ignore=_special_files, copy_function=copy)
-            if look_at_files(source) == before:
-                return before
+    try:
+        shutil.copytree(source, folder, symlinks=True, ignore=_special_files, copy_function=copy)
+    except shutil.Error:
         if failed:
-            raise failed[0]
-    raise DeployError(CHANGES)
+            raise failed[0] from None
+        raise
 
 
 def _special_files(folder: str, names: list[str]) -> list[str]:
     """List the names in a folder that are sockets, pipes and the like, which have no content to keep."""
     return [name for name in names if not _is_kept((Path(folder) / name).lstat().st_mode)]
+
+
+def _unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):  # there may be no folder yet
+        raise error
 
 
 def _is_kept(mode: int) -> bool:
@@ -200,7 +246,7 @@ def look_at_files(folder: Path) -> CheckpointLook:
     """
     found: list[str] = []
     newest = 0
-    for place, _, names in os.walk(folder):
+    for place, _, names in os.walk(folder, onerror=_unless_gone):
         for path in (Path(place, name) for name in names):
             facts = path.lstat()
             if not _is_kept(facts.st_mode):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +114,12 @@ def run_folder(data_folder: Path, owner: str, run_id: str) -> Path:
     return data_folder / "runs" / owner / run_id
 
 
+def checkpoint_folder(data_folder: Path, owner: str, number: int | None = None) -> Path:
+    """The folder of a trial's checkpoints on this machine, or of all those of a study."""
+    folder = data_folder / "checkpoints" / owner
+    return folder if number is None else folder / f"{number:05d}"
+
+
 def _make_folders(data_folder: Path, owner: str) -> None:
     """Make the folders that those of a study's runs and checkpoints are in, for this user alone."""
     for name in ("runs", "checkpoints"):
@@ -166,9 +173,9 @@ def run_request_factory(
     def checkpoints(trial: Trial) -> CheckpointPlan | None:
         if spec.checkpoint is None:
             return None
-        parent, origin = data_folder / "checkpoints" / study.owner, trial.proposal.origin
-        before = None if origin is None else parent / f"{origin:05d}"
-        return CheckpointPlan(parent / f"{trial.number:05d}", spec.checkpoint, before, kept)
+        folder, origin = partial(checkpoint_folder, data_folder, study.owner), trial.proposal.origin
+        before = None if origin is None else folder(origin)
+        return CheckpointPlan(folder(trial.number), spec.checkpoint, before, kept)
 
     kept = issubclass(plugins.load("searcher", spec.searcher.name), ContinuesTrials)
 

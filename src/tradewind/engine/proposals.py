@@ -57,13 +57,7 @@ def ask_searcher(machine: SearchMachine, searcher: Searcher, most: int) -> Propo
     Raises:
         PluginError: A proposal's cap is not a number.
     """
-    state = SearchState(
-        pending=machine.history.pending,
-        proposed=machine.history.next_number,
-        money_left=machine.ledger.free,
-        trials_left=machine.trials_left,
-        seconds_left=machine.seconds_left,
-    )
+    state = search_state(machine)
     if reason := searcher.why_stop(state):
         return NothingProposed(reason, final=not state.pending)
     answer = searcher.ask(state, most)
@@ -77,6 +71,17 @@ def ask_searcher(machine: SearchMachine, searcher: Searcher, most: int) -> Propo
                 who = searcher.name or type(searcher).__name__
                 raise PluginError(f"the searcher {who} wants {proposal.configuration} cut short at nan")
     return ProposalsMade([price_proposal(machine.problem, proposal) for proposal in answer[:most]])
+
+
+def search_state(machine: SearchMachine) -> SearchState:
+    """Make what a searcher is told of pending trials and of the budget."""
+    return SearchState(
+        pending=machine.history.pending,
+        proposed=machine.history.next_number,
+        money_left=machine.ledger.free,
+        trials_left=machine.trials_left,
+        seconds_left=machine.seconds_left,
+    )
 
 
 def searcher_state_fields(searcher: Searcher) -> dict[str, Any]:

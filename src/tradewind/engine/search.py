@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from tradewind.engine.cleanup.old_checkpoints import OldCheckpoints
 from tradewind.engine.proposals import ask_searcher, refresh_held_study, restore_searcher_state, searcher_state_fields
 from tradewind.engine.records.trial_callbacks import TrialCallbacks, session_end
 from tradewind.engine.report_listener import ReportListener
@@ -175,6 +176,7 @@ class SearchComponents:
         code: Gives the digest of the program's folder, for the trial of a number that begins now; None where nothing of
             it is run.
         callbacks: Where trials are written, too; None for nowhere.
+        old_checkpoints: The checkpoints that are removed while the search goes on; None where there are none.
     """
 
     study: StudyRow
@@ -189,6 +191,7 @@ class SearchComponents:
     enqueued: Sequence[PricedProposal] = ()
     code: Callable[[int], str] | None = None
     callbacks: TrialCallbacks | None = None
+    old_checkpoints: OldCheckpoints | None = None
 
 
 _LEAST_WAIT = 1e-3
@@ -272,7 +275,7 @@ class Search:
     ) -> None:
         self.parts = parts
         self._gate = gate
-        self._told_to_stop = False
+        self._told_to_stop = self._opened = False
         self.swept: list[str] = []
         self._observer = observer
         self._requests: dict[str, RunRequest] = {}
@@ -418,6 +421,8 @@ class Search:
             parts.callbacks.begin(parts.study, trials, runs, parts.deployer.runner)
         opened = SearchOpened(trials, runs, parts.study.elapsed, reports, parts.enqueued)
         self._feed(opened, *([Interrupted()] if self._told_to_stop else []))
+        self._opened = True
+        self._remove_old_checkpoints()
 
     def _turn(self) -> bool:
         deployer = self.parts.deployer
@@ -556,6 +561,7 @@ class Search:
                 parts.searcher.tell(trial)
                 if self._gate is not None:
                     self._gate.told(trial)
+                self._remove_old_checkpoints()
             case SettleRun(run_id):
                 if self._gate is not None:
                     self._gate.ended(run_id)
@@ -564,6 +570,10 @@ class Search:
             case CancelRun() | StopSearch():
                 pass
         return []
+
+    def _remove_old_checkpoints(self) -> None:
+        if self.parts.old_checkpoints is not None and self._opened:  # once, and not for each trial that is told again
+            self.parts.old_checkpoints.remove(self.parts.machine, self.parts.searcher)
 
     def _about_machines(self, instruction: KeepMachines | WatchMachines | GiveBackMachines) -> Sequence[SearchEvent]:
         deployer = self.parts.deployer

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tradewind import plugins
-from tradewind.engine.deployment import build_deployer, resolve_setting_paths, run_request_factory, run_span
+from tradewind.engine.cleanup.old_checkpoints import OldCheckpoints
+from tradewind.engine.deployment import (
+    build_deployer,
+    checkpoint_folder,
+    resolve_setting_paths,
+    run_request_factory,
+    run_span,
+)
 from tradewind.engine.past_studies import with_past_studies
 from tradewind.engine.preflight import check_budget, check_limits, check_offers, check_runner
 from tradewind.engine.proposals import first_proposals
@@ -403,7 +410,13 @@ def _parts(
         listener=build_listener(policy.stopper, problem, deployer.runner),
         code=_folder_versions(spec, study, data_folder, deployer.runner),
         callbacks=callbacks_of(spec, problem, data_folder) if spec.callbacks else None,
+        old_checkpoints=_old_checkpoints(spec, study, data_folder),
     )
+
+
+def _old_checkpoints(spec: JobSpec, study: StudyRow, data_folder: Path) -> OldCheckpoints | None:
+    folder = checkpoint_folder(data_folder, study.owner)
+    return None if spec.checkpoint is None else OldCheckpoints(folder, *spec.checkpoint_limits)
 
 
 def _folder_versions(spec: JobSpec, study: StudyRow, data_folder: Path, runner: Runner) -> FolderVersions | None:

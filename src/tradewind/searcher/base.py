@@ -54,6 +54,16 @@ class UsesFractions(Capability):
 class ContinuesTrials(Capability):
     """Has trials go on from checkpoints of ended ones (`Proposal.origin`), which are kept for that."""
 
+    def origins(self, state: SearchState) -> Sequence[int] | None:
+        """List the ended trials that a later proposal may begin at, the likeliest first; None where any of them may.
+
+        The checkpoints of all others are removed. None by default.
+
+        Args:
+            state: Pending trials and remaining budget.
+        """
+        return None
+
 
 class Repeats(Capability):
     """Runs a configuration again (`Proposal.repeat`) where that tells more for its money than a new one."""

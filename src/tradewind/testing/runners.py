@@ -10,6 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -183,6 +184,15 @@ class RunnerBench(ABC):
         other.folder.mkdir(exist_ok=True)
         self._made.append(other.make())
         return self._made[-1]
+
+    def kill(self, runner: Runner, handle: Handle) -> None:
+        """Kill all processes of a run with SIGKILL; one that is on another machine is cancelled."""
+        found = processes_of(handle.run_id)
+        if not found:
+            runner.cancel(handle)
+        for process in found:
+            with suppress(psutil.Error):
+                process.kill()
 
     def close(self) -> None:
         """End what a failed test left running, and close the runners."""
@@ -417,15 +427,19 @@ class RunnerConformance:
         assert json.loads((plain.folder / "stdout").read_text()) == [*AWKWARD, AWKWARD[0]]
 
     def test_a_checkpoint_is_copied_while_the_job_runs_and_put_into_the_next(self, bench: RunnerBench) -> None:
-        """The copy has the files of one moment, says when they were written, and is all that the next run finds."""
+        """The copy has the files of one moment, says when they were written, and is all that the next run finds.
+
+        The first run is killed with SIGKILL while it writes its next checkpoint.
+        """
         runner = bench.runner()
         if not isinstance(runner, KeepsCheckpoints):
             return
         plan = CheckpointPlan(bench.folder / "checkpoints", 60.0)
         script = (
-            'cat "$TRADEWIND_CHECKPOINT/deep/state" && exit; cd "$TRADEWIND_CHECKPOINT"; mkdir deep; echo saved >part'
+            'cat "$TRADEWIND_CHECKPOINT/deep/state" && exit; cd "$TRADEWIND_CHECKPOINT"; mkdir deep; echo saved >part;'
+            f"mv part deep/state; echo hal >part; sleep {PATIENCE_SECONDS}; mv part deep/state"
         )
-        words = ("sh", "-c", f"{script}; mv part deep/state; sleep {PATIENCE_SECONDS}")
+        words = ("sh", "-c", script)
         first, second = (replace(bench.request("good", name), argv=words, checkpoint=plan) for name in ("a-1", "a-2"))
         began = time.time()
         handle = bench.submit(runner, first)
@@ -451,8 +465,8 @@ class RunnerConformance:
         assert copies[0].fingerprint
         assert began - 5.0 < copies[0].written < time.time() + 5.0
         assert (saved.files / "deep" / "state").read_text() == "saved\n"
-        runner.cancel(handle)
-        assert wait_for_end(runner, handle).state is RunState.CANCELLED
+        bench.kill(runner, handle)
+        assert wait_for_end(runner, handle).state is not RunState.DONE
         handle = bench.submit(runner, second)
         assert wait_for_end(runner, handle).state is RunState.DONE
         runner.collect(handle, second)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -55,6 +56,33 @@ def test_runs_end_machines_go_and_the_bill_is_right(left: World, capsys: pytest.
     assert (summary.reserved, summary.holder, summary.study.state) == (0.0, "", "interrupted")
     assert run(["down", "sort", "--yes"]) == 0
     assert "nothing runs" in capsys.readouterr().out
+
+
+def test_checkpoints_go_where_the_user_says_so(left: World, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = data_folder() / "checkpoints" / left.study.owner
+    for number in ("00000", "00003"):
+        (folder / number / "copy").mkdir(parents=True)
+        (folder / number / "copy" / "state").write_bytes(b"x" * 2048)
+    assert run(["down", "sort", "--yes"]) == 0
+    assert "checkpoints" not in capsys.readouterr().out
+    assert run(["down", "sort", "--yes", "--checkpoints"]) == 0
+    assert "its checkpoints are removed, of 2 trials, 4 KiB" in capsys.readouterr().out
+    assert not folder.exists()
+    assert run(["down", "sort", "--yes", "--checkpoints"]) == 0
+    assert "nothing runs" in capsys.readouterr().out
+
+
+def test_checkpoints_that_cannot_be_removed_are_a_problem(
+    left: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (data_folder() / "checkpoints" / left.study.owner / "00000").mkdir(parents=True)
+
+    def refused(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(shutil, "rmtree", refused)
+    assert run(["down", "sort", "--yes", "--checkpoints"]) == TeardownError.exit_code
+    assert "its checkpoints cannot be removed: permission denied: " in capsys.readouterr().err
 
 
 @pytest.mark.slow

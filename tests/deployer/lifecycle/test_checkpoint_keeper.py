@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ from tests.deployer.lifecycle.test_lost_machines import cloud
 from tests.waiting import eventually
 
 from tradewind.deployer.checkpoints import CheckpointStore
+from tradewind.deployer.lifecycle import checkpoint_keeper
 from tradewind.deployer.lifecycle.deployer import Deployer
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.problem import CheckpointPlan, Fault, RunRequest, RunState
@@ -149,6 +153,25 @@ def test_a_run_that_is_run_again_may_save_what_it_has_when_it_is_told_to_end(tmp
     deployer.close()
 
 
+@pytest.mark.parametrize("quiet", [0.0, 600.0])
+def test_what_an_interrupted_run_has_left_is_copied_unless_it_was_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quiet: float
+) -> None:
+    """Nothing is copied while it runs; a file that was written just before the end may be a half one."""
+    monkeypatch.setattr(checkpoint_keeper, "_QUIET", quiet)
+    plan = CheckpointPlan(tmp_path / "checkpoints" / "00000", 600.0)
+    deployer = deployer_over(tmp_path)
+    monkeypatch.setattr(checkpoint_keeper.CheckpointKeeper, "look", lambda *_: None)
+    deployer.launch(row("run-1"), request_of(tmp_path, plan, "run-1"))
+    eventually(lambda: deployer.poll() is not None and (tmp_path / "runs/run-1/checkpoint/step").exists())
+    ended = deployer.cancel("run-1", "enough")
+    assert ended is not None and ended.state is RunState.CANCELLED
+    saved = CheckpointStore(plan.folder).latest()
+    assert (saved is not None) == (quiet == 0.0)
+    assert saved is None or (saved.files / "step").read_text() == "1"
+    deployer.close()
+
+
 def _said_so_far(tmp_path: Path, run_id: str) -> str:
     path = tmp_path / "runs" / run_id / "stdout"
     return path.read_text() if path.exists() else ""
@@ -187,4 +210,53 @@ def test_another_trial_goes_on_from_where_one_has_ended(tmp_path: Path) -> None:
         saved = CheckpointStore(plan.folder).latest()
         assert saved is not None and (saved.files / "state").read_text() == text
     assert CheckpointStore(parent / "00002").latest() is None, "that one was not to be kept"
+    deployer.close()
+
+
+def saved_by_another(folder: Path) -> CheckpointStore:
+    def copy(place: Path) -> float:
+        place.mkdir()
+        (place / "step").write_text("1")
+        return 5.0
+
+    store = CheckpointStore(folder)
+    store.add(copy)
+    return store
+
+
+@pytest.mark.parametrize("whose", ["its own", "that of another trial"])
+def test_a_checkpoint_that_may_not_be_read_is_one_line_and_costs_no_machine(
+    tmp_path: Path, plan: CheckpointPlan, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    origin = tmp_path / "checkpoints" / "00009"
+    store = saved_by_another(plan.folder if whose == "its own" else origin)
+    deployer = deployer_over(tmp_path, provisioner=cloud(tmp_path))
+    request = request_of(tmp_path, replace(plan, origin=origin), "run-1")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda *_: False)  # to root all files are open
+        deployer.launch(row("run-1"), request)
+        ended = drive(deployer, "run-1")[-1]
+    assert (ended.state, ended.fault, ended.cost) == (RunState.FAILED, Fault.PREREQUISITE, 0.0)
+    assert ended.reason.startswith(f"a checkpoint cannot be read: permission denied: {tmp_path}/checkpoints/0000")
+    assert store.latest() is not None, "it is not ours to remove"
+    deployer.close()
+
+
+def test_a_disk_that_has_no_room_for_the_checkpoint_to_begin_at_is_one_line(
+    tmp_path: Path, plan: CheckpointPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    saved_by_another(tmp_path / "checkpoints" / "00009")
+    deployer = deployer_over(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copy2", full)
+        deployer.launch(
+            row("run-1"), request_of(tmp_path, replace(plan, origin=tmp_path / "checkpoints" / "00009"), "run-1")
+        )
+        ended = drive(deployer, "run-1")[-1]
+    assert (ended.state, ended.fault) == (RunState.FAILED, Fault.INFRASTRUCTURE)
+    words = "the checkpoint that it begins at cannot be copied: no space left on device"
+    assert ended.reason == f"{words}: {plan.folder}"
     deployer.close()

@@ -30,6 +30,9 @@ def down(
     force: Annotated[
         bool, typer.Option("--force", help="Take the study from the live process that runs it, if there is one.")
     ] = False,
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints", help="Remove its checkpoints, too: trials that go on then begin anew.")
+    ] = False,
     store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; asks nothing, so it wants --yes.")] = False,
 ) -> None:
@@ -51,9 +54,11 @@ def down(
         raise InputError("--json asks nothing", hint="give --yes with it")
     with closing(open_store(store, must_exist=not everything)) as opened:
         chosen = _chosen(opened, study)
-        if not yes and chosen and not _agreed(opened, chosen):
+        if not yes and chosen and not _agreed(opened, chosen, checkpoints=checkpoints):
             return
-        ended, problems = _end(opened, chosen, force=force, alone=not everything, quiet=as_json)
+        ended, problems = _end(
+            opened, chosen, force=force, alone=not everything, quiet=as_json, checkpoints=checkpoints
+        )
     if as_json:
         emit_json([_document(one) for one in ended])
     if problems:
@@ -67,7 +72,7 @@ def _chosen(store: Store, name: str | None) -> list[StudyRow]:
     return store.find_studies() if name is None else find_studies(store, name)
 
 
-def _agreed(store: Store, chosen: Sequence[StudyRow]) -> bool:
+def _agreed(store: Store, chosen: Sequence[StudyRow], *, checkpoints: bool) -> bool:
     import sys
 
     from tradewind.errors import InputError
@@ -78,13 +83,17 @@ def _agreed(store: Store, chosen: Sequence[StudyRow]) -> bool:
     open_ = store.open_studies() if len(chosen) > 1 else {study.id for study in chosen}
     running = sum(len(store.runs(study.id, open_only=True)) for study in chosen if study.id in open_)
     what = chosen[0].name if len({study.name for study in chosen}) == 1 else f"{len(chosen)} studies"
-    return typer.confirm(f"End {what} ({count(running, 'open run')}) and give back its machines?")
+    more = ", and remove all checkpoints" if checkpoints else ""
+    return typer.confirm(f"End {what} ({count(running, 'open run')}) and give back its machines{more}?")
 
 
 def _end(
-    store: Store, chosen: Sequence[StudyRow], *, force: bool, alone: bool, quiet: bool
+    store: Store, chosen: Sequence[StudyRow], *, force: bool, alone: bool, quiet: bool, checkpoints: bool
 ) -> tuple[list[StudyTeardown], list[str]]:
     """End one study after the other; none keeps the others from being ended."""
+    from dataclasses import replace
+
+    from tradewind.engine.cleanup.old_checkpoints import remove_checkpoints
     from tradewind.engine.cleanup.orphan_reaper import idle_studies
     from tradewind.engine.cleanup.study_teardown import StudyTeardown, tear_down_study
     from tradewind.errors import StudyBusyError, TradewindError
@@ -92,13 +101,15 @@ def _end(
 
     ended: list[StudyTeardown] = []
     problems: list[str] = []
-    idle = idle_studies(store, chosen, data_folder()) if len(chosen) > _FEW else set()
+    idle = idle_studies(store, chosen, data_folder()) if len(chosen) > _FEW and not checkpoints else set()
     for study in chosen:
         if study.id in idle:
             ended.append(StudyTeardown(study))
             continue
         try:
             one = tear_down_study(store, study, data_folder(), reason="tradewind down ended it", force=force)
+            if checkpoints and not one.problems and (removed := remove_checkpoints(data_folder(), study)):
+                one = replace(one, words=(*one.words, removed))
         except StudyBusyError as error:
             if alone:
                 raise StudyBusyError(error.message, hint="end it with Ctrl-C there, or give --force") from None

@@ -232,7 +232,7 @@ class RunLifecycle:
         self._context = context
         self._phase = StagePhase.BEFORE
         self._tried_to_make = self._tried_to_submit = False
-        self._error_hooks_due = True
+        self._error_hooks_due = self._saves = True
         self._refusals = 0
         self._cancelled_at = self._destroyed_at = float("-inf")
         self._released_at = float("inf")
@@ -400,6 +400,7 @@ class RunLifecycle:
             return False
         if self.run.state is RunState.PENDING:
             self._context.check(self.request)
+            self._checkpoints.check()
             self._enter(RunState.BOOTING)
             if self.run.taken is not None:  # hooks about booting are for machines that boot
                 self._phase = StagePhase.ACT
@@ -563,9 +564,10 @@ class RunLifecycle:
             save_ending(self.request.folder, ending, self.status)
         if not self._over(ending.reason):
             return False
-        if self.repeats:  # its program had a moment to save what it had
-            self.repeats = False
-            self._later(partial(self._checkpoints.save_last, self.run))
+        goes_on = self._checkpoints.needed(ending.state, ending.fault, unwanted=self.unwanted)
+        if self._saves and goes_on and ending.state is not RunState.DONE:
+            self._saves = False
+            self._later(partial(self._checkpoints.save_last, self.run, told=self.repeats))
             return True
         if self.keeps is not False and not self._fit_to_keep(ending):
             self.keeps = False

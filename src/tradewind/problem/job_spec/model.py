@@ -504,6 +504,24 @@ class BillingModel(StrictModel):
     granularity: PositiveDuration = Field(1.0, description="Time is rounded up to a multiple of this.")
 
 
+def _checkpoint(value: Any) -> Any:
+    return {"every": value} if isinstance(value, int | float | str) and not isinstance(value, bool) else value
+
+
+class CheckpointModel(StrictModel):
+    """Checkpoints, and how many of ended trials stay."""
+
+    every: PositiveDuration = Field(description="How often the program saves its work in $TRADEWIND_CHECKPOINT: 10m.")
+    keep: Whole = Field(
+        1, ge=0, description="Checkpoints of whole runs that stay, those of the best, with asha, hyperband and pbt."
+    )
+    waiting: Annotated[Whole, Field(ge=0)] | None = Field(
+        None,
+        description="The most checkpoints that wait for a trial that goes on from them, the likeliest first; without "
+        "it all. A trial whose checkpoint is gone begins anew.",
+    )
+
+
 class PlaceModel(StrictModel):
     """Credentials for a server or bucket, where the usual places do not say."""
 
@@ -556,11 +574,9 @@ class DeployModel(StrictModel):
     interruptions_per_hour: Annotated[Number, Field(ge=0)] | None = Field(
         None, description="How often a spot machine is taken back, where the catalogue does not know; 0: never."
     )
-    checkpoint: PositiveDuration | None = Field(
-        None,
-        description="How often the program saves its work in $TRADEWIND_CHECKPOINT; without it, an interrupted run "
-        "begins anew.",
-    )
+    checkpoint: Annotated[
+        CheckpointModel | None, BeforeValidator(_checkpoint), SchemaForms({"type": ["number", "string"]})
+    ] = Field(None, description="Checkpoints in $TRADEWIND_CHECKPOINT, or how often: 10m. Without: runs begin anew.")
     log_limit: Bytes = Field(
         LOG_LIMIT, description="The most that is kept of stdout and of stderr, each, with the last 16 MiB: 64MiB."
     )

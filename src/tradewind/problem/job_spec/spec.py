@@ -85,6 +85,7 @@ class JobSpec:
         spot_attempts: Runs of a trial that may lose their spot machines before it goes elsewhere.
         interruptions_per_hour: Of a spot machine whose catalogue does not know, or None.
         checkpoint: Seconds between two checkpoints of the program, or None.
+        checkpoint_limits: The checkpoints of ended trials that stay: whole runs, and such that wait to go on, or None.
         log_limit: Bytes that are kept of stdout and of stderr, each.
         results: The address of the folder that what runs kept is uploaded to, or empty.
         places: How servers are entered, by the beginning of their address; passwords are references.
@@ -133,6 +134,7 @@ class JobSpec:
     spot_attempts: int
     interruptions_per_hour: float | None
     checkpoint: float | None
+    checkpoint_limits: tuple[int, int | None]
     log_limit: int
     results: str
     places: Mapping[str, Mapping[str, str]]
@@ -358,9 +360,15 @@ class JobSpec:
         return {
             "job": self.job.key,
             **{key: _without_folders(self.model.get(key)) for key in keys},
-            "billing": {**deploy["billing"], **{name: deploy[name] for name in _INTERRUPTIONS if name in deploy}},
+            "billing": {**deploy["billing"], **_interruptions(deploy)},
             "runner": _without_folders(deploy["runner"]),
         }
+
+
+def _interruptions(deploy: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that decide what interruptions cost; how many checkpoints stay does not."""
+    every = {"checkpoint": deploy["checkpoint"]["every"]} if "checkpoint" in deploy else {}
+    return {**{name: deploy[name] for name in ("interruptions_per_hour",) if name in deploy}, **every}
 
 
 def _same_value(parameter: Parameter | None, wanted: Any, value: Any) -> bool:
@@ -421,7 +429,6 @@ def parse_mapping(
     return build_spec(replace(source, lines={}).override(overrides or {}), base.absolute())
 
 
-_INTERRUPTIONS = ("interruptions_per_hour", "checkpoint")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}")
 _RESERVED = {"fraction", "min", "max", "abs", "True", "False", "None"}
@@ -495,7 +502,8 @@ def _spec(model: JobFile, source: YamlSource, base: Path) -> JobSpec:
         fallback=tuple(model.deploy.fallback),
         spot_attempts=model.deploy.spot_attempts,
         interruptions_per_hour=model.deploy.interruptions_per_hour,
-        checkpoint=model.deploy.checkpoint,
+        checkpoint=saves.every if (saves := model.deploy.checkpoint) else None,
+        checkpoint_limits=(saves.keep, saves.waiting) if saves else (0, None),
         log_limit=model.deploy.log_limit,
         results=_results(model.deploy.results, base),
         places={address: _place(one, base) for address, one in model.deploy.places.items()},

@@ -47,13 +47,30 @@ class HyperbandSearcher(RungSearcher):
         later = [max(1, int(first * eta**-step + _ROUND)) for step in range(1, kind + 1)]
         return (*[0] * (most - kind), first, *later)
 
-    def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
-        """Propose what the earliest bracket lacks that can go on, then what the next one does."""
-        proposals: list[Proposal] = []
+    def origins(self, state: SearchState) -> list[int]:
+        """List the trials that may yet go on: on each rung of a bracket as many of the best as its next rung has."""
+        found: list[tuple[int, int, int]] = []
+        for bracket, members in self._members(state).items():
+            sizes, ended = self.sizes(bracket), {trial.number for trial in self.history}
+            for rung, most in enumerate(sizes[1:]):
+                here = [trial for trial in members if self.rung_of(trial) == rung and trial.number in ended]
+                above = {trial.configuration.key for trial in members if self.rung_of(trial) == rung + 1}
+                left = [trial for trial in self.ranked(here)[:most] if trial.configuration.key not in above]
+                found += [(bracket, -rung, trial.number) for trial in left]
+        return [number for *_, number in sorted(found, key=lambda each: each[:2])]
+
+    def _members(self, state: SearchState) -> dict[int, list[Trial]]:
+        """The trials of each bracket."""
         members: dict[int, list[Trial]] = {}
         for trial in (*self.history, *state.pending):
             if isinstance(number := trial.proposal.why.get(_BRACKET), int | float):
                 members.setdefault(int(number), []).append(trial)
+        return members
+
+    def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
+        """Propose what the earliest bracket lacks that can go on, then what the next one does."""
+        proposals: list[Proposal] = []
+        members = self._members(state)
         for bracket in range(self.settings.rounds * self.settings.rungs):
             proposals += self._of_bracket(bracket, members.get(bracket, []), state, count - len(proposals), proposals)
             if len(proposals) >= count:

@@ -50,11 +50,7 @@ class PbtSearcher(ContinuingSearcher):
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
         """Propose the next turn of members that have ended one, those that are behind first."""
         rng = self.rng(state)
-        last: dict[int, Trial] = {}
-        for trial in self.history:
-            place = self._seat(trial)
-            if place is not None and (place[0] not in last or place[1] >= self._turn(last[place[0]])):
-                last[place[0]] = trial
+        last = self._last()
         busy = {place[0] for trial in state.pending if (place := self._seat(trial)) is not None}
         proposals = self._begin(
             state, rng, [m for m in range(self.settings.population) if m not in {*last, *busy}], count
@@ -76,6 +72,31 @@ class PbtSearcher(ContinuingSearcher):
         if state.pending:
             return NothingLeft("it waits for the trials that run", final=False)
         return NothingLeft("every member has ended its turns") if last else self.nothing_left(state)
+
+    def origins(self, state: SearchState) -> list[int]:
+        """List the trials that members may yet go on from: their own, and the best of turns that others are at."""
+        pending = [trial for trial in state.pending if self._seat(trial) is not None]
+        last = self._last()
+        at = dict.fromkeys(range(self.settings.population), 1)  # the turn that each member ends next, or has ended
+        at |= {member: self._turn(trial) for member, trial in last.items()}
+        at |= {place[0]: place[1] for trial in pending if (place := self._seat(trial)) is not None}
+        busy = {place[0] for trial in pending if (place := self._seat(trial)) is not None}
+        own = [last[member].number for member in last if member not in busy]
+        few = max(1, math.ceil(self.settings.quantile * self.settings.population))
+        found: list[int] = []
+        for turn in range(self.settings.turns - 1, min(at.values()) - 1, -1):
+            peers = self.ranked([trial for trial in self.history if self._turn(trial) == turn])
+            found += [trial.number for place, trial in enumerate(peers) if place <= few or trial.number in own]
+        return found
+
+    def _last(self) -> dict[int, Trial]:
+        """The trial of each member that has come furthest."""
+        last: dict[int, Trial] = {}
+        for trial in self.history:
+            place = self._seat(trial)
+            if place is not None and (place[0] not in last or place[1] >= self._turn(last[place[0]])):
+                last[place[0]] = trial
+        return last
 
     def _begin(
         self, state: SearchState, rng: np.random.Generator, missing: Sequence[int], count: int

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from tests.deployer.continued import assert_goes_on
 from tests.engines.docker import IMAGE, PYTHON, DockerEngine, docker
 
 from tradewind.deployer.runner.base import Runner
@@ -92,3 +93,12 @@ class TestConformance(RunnerConformance):
         bench.files = "copy"
         monkeypatch.setattr(checkpoints, "_LIST", "exit 3")
         self.test_a_checkpoint_is_copied_while_the_job_runs_and_put_into_the_next(bench)
+
+
+@pytest.mark.parametrize("files", ["auto", pytest.param("copy", marks=pytest.mark.thorough)])
+def test_paused_promoted_and_interrupted_trials_go_on_from_their_checkpoints(
+    docker: DockerEngine, tmp_path: Path, files: str
+) -> None:
+    """Also where the engine does not see this machine's folders."""
+    runner = {"use": "docker", "host": docker.host, "network": "none", "grace": 0, "reaper": False, "files": files}
+    assert_goes_on(tmp_path, runner, image=IMAGE)

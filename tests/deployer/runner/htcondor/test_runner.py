@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deployer.continued import assert_goes_on
 from tests.deployer.helpers import python, request_for
 from tests.deployer.runner.htcondor.kills import kill_everywhere
 from tests.engines import condor as engine
@@ -704,3 +705,7 @@ def test_a_lost_answer_submits_nothing_twice(condor: Condor, tmp_path: Path) -> 
 @pytest.mark.slow
 def test_nothing_leaks_or_runs_twice_when_controllers_are_killed(condor: Condor, tmp_path: Path) -> None:
     assert kill_everywhere(condor, tmp_path, 10) >= 7
+
+
+def test_paused_promoted_and_interrupted_trials_go_on_from_their_checkpoints(tmp_path: Path, condor: Condor) -> None:
+    assert_goes_on(tmp_path, {"use": "htcondor", "bin": str(condor.bin), "interval": 0.2, "grace": 0.3})

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.deployer.runner.kubernetes.test_runner import REAL, KubeBench, shell
+from tests.deployer.continued import assert_goes_on
+from tests.deployer.runner.kubernetes.test_runner import IMAGE, REAL, KubeBench, shell
 from tests.engines.kube_api import KubeApi, kube_cluster
 from tests.waiting import eventually
 
@@ -102,3 +103,9 @@ def _unreachable(runner: KubernetesRunner, handle: Handle) -> bool:
     except UnreachableError:
         return True
     return False
+
+
+@pytest.mark.slow
+def test_paused_promoted_and_interrupted_trials_go_on_from_their_checkpoints(bench: KubeBench) -> None:
+    runner = {"use": "kubernetes", "kubeconfig": str(bench.config), "helper_image": "local/busybox:1"}
+    assert_goes_on(bench.folder, runner, image=IMAGE)

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tests.deployer.continued import assert_goes_on
 from tests.deployer.forks import controllers
 from tests.deployer.helpers import OWNER, deployer_over, request_for, row
 from tests.engines.ray import ENVIRONMENT, RayCluster, ray_cluster
@@ -626,3 +627,11 @@ def test_the_head_dies_and_another_one_takes_its_place(bench: RayBench) -> None:
     bench.cluster.kill("one")
     eventually(lambda: not processes_of("run-1"))
     runner.close()
+
+
+@pytest.mark.thorough
+def test_paused_promoted_and_interrupted_trials_go_on_from_their_checkpoints(
+    ray_cluster: RayCluster, tmp_path: Path
+) -> None:
+    scratch = str(tmp_path / "scratch")
+    assert_goes_on(tmp_path, {"use": "ray", "address": ray_cluster.address, "scratch": scratch, "share": False})

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deployer.continued import assert_goes_on
 from tests.deployer.helpers import (
     FOREIGN,
     OFFER,
@@ -600,3 +601,10 @@ def test_a_program_for_another_processor(make: Make, tmp_path: Path, settings: d
     assert (last.state, last.fault) == (RunState.FAILED, Fault.ARCHITECTURE)
     assert f"./prog is for another processor architecture ({FOREIGN})" in last.reason
     deployer.settle("run-1")
+
+
+def test_paused_promoted_and_interrupted_trials_go_on_from_their_checkpoints(
+    cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    assert_goes_on(tmp_path, {"use": "slurm"})
+    assert not cluster.jobs()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deployer.continued import assert_goes_on
 from tests.deployer.helpers import FOREIGN, deployer_over, drive, foreign_program, row
 from tests.engines.hosts import Hosts, hosts
 from tests.engines.ssh import Sshd, sshd
@@ -635,3 +636,10 @@ def test_a_load_that_fails_and_applications_that_do(three: HostsBench) -> None:
         assert (request.folder / "application.stdout").exists()
         assert processes_of(request.run_id) == []
         runner.forget(handle)
+
+
+@pytest.mark.thorough
+def test_paused_promoted_and_interrupted_trials_go_on_from_their_checkpoints(sshd: Sshd, tmp_path: Path) -> None:
+    """Also where the machine sees none of this one's folders."""
+    folder = str(tmp_path / "far")
+    assert_goes_on(tmp_path, {"use": "ssh", "ssh": sshd.facts, "folder": folder, "hosts": [sshd.address]})

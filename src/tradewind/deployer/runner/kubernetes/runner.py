@@ -7,6 +7,7 @@ import json
 import logging
 import shutil
 import socket
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -93,6 +94,7 @@ from tradewind.deployer.runner.kubernetes.status import (
     latest_messages,
     lives,
     read_marked,
+    seconds_of,
     termination_figures,
     verdict,
 )
@@ -433,14 +435,22 @@ class KubernetesRunner(
         if (channel := self._executing(handle)) is not None:
             return look_at_checkpoint(channel)
         brought = self._brought(handle)
-        return CheckpointLook() if brought is None else look_at_files(brought)
+        return CheckpointLook() if brought is None else self._by_node_clock(handle, look_at_files(brought))
 
     def copy_checkpoint(self, handle: Handle, folder: Path) -> CheckpointLook:
         """Bring the checkpoint files of a run's first pod here; see `KeepsCheckpoints.copy_checkpoint`."""
         if (channel := self._executing(handle)) is not None:
             return copy_checkpoint(channel, folder)
         brought = self._brought(handle)
-        return CheckpointLook() if brought is None else copy_files(brought, folder)
+        return CheckpointLook() if brought is None else self._by_node_clock(handle, copy_files(brought, folder))
+
+    def _by_node_clock(self, handle: Handle, left: CheckpointLook) -> CheckpointLook:
+        """A look at files from a pod's log, whose times are whole seconds of the clock of its node."""
+        pod = self._pod_of(handle)
+        end = 0.0 if pod is None else seconds_of((end_of(pod) or {}).get("finishedAt")) or 0.0
+        if not left.fingerprint or not end:
+            return left
+        return CheckpointLook.by_seconds(left.fingerprint.encode(), end - left.written, time.time())
 
     def _executing(self, handle: Handle) -> Channel | None:
         """Runs commands in the first pod of a run; None where that does not execute."""
