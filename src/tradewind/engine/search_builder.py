@@ -352,7 +352,8 @@ def build_search(
         rules: When to stop, if not by the specification's rules.
         gate: Who gives leave to each run, where the search shares a cluster with others.
         entered: Told of each stage that a run enters.
-        limits: Changes what makes the requests of runs: who shares machines may be given less than an offer has.
+        limits: Changes what makes the requests of runs: who shares machines may be given less than an offer has, and
+            is of a tenant.
         fresh: Without it, the study of the same name and problem that another process has stored meanwhile is used.
         keep: Stores the row of a new study and gives it its id, where more is to be written with it.
         enqueued: What the user wants tried before all that the searcher proposes, if not what the specification has.

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         RunState,
         RunStatus,
         TakenMachines,
+        TenantShare,
         Usage,
         WorkflowJob,
     )
@@ -116,6 +117,7 @@ _PLACES = {
     "Space": "space",
     "StudyTerms": "problem",
     "TakenMachines": "run",
+    "TenantShare": "run",
     "Threshold": "objective",
     "Trial": "trial",
     "TrialState": "trial",
@@ -184,6 +186,7 @@ __all__ = [
     "Space",
     "StudyTerms",
     "TakenMachines",
+    "TenantShare",
     "Threshold",
     "Trial",
     "TrialState",

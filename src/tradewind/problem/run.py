@@ -194,6 +194,19 @@ class Gang:
 
 
 @dataclass(frozen=True, slots=True)
+class TenantShare:
+    """A tenant of those that share a machine.
+
+    Attributes:
+        name: The tenant's name.
+        weight: Its share against others.
+    """
+
+    name: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class RunRequest:
     """Everything that a deployer needs to carry out a run.
 
@@ -224,6 +237,7 @@ class RunRequest:
         machines_expire: The tag of when anyone may destroy machines that are made for the run, where they may be kept
             after it; without it they expire with the run.
         gang: The runs that it needs beside it, where they share this machine; or None.
+        tenant: Whose it is, where a cluster or a service has started it; or None.
     """
 
     run_id: str
@@ -250,6 +264,7 @@ class RunRequest:
     workflow: WorkflowJob | None = None
     machines_expire: float | None = None
     gang: Gang | None = None
+    tenant: TenantShare | None = None
 
 
 @dataclass(frozen=True, slots=True)

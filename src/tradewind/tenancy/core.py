@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind.deployer.compatibility import is_simulated
 from tradewind.errors import StudyBusyError, TradewindError
-from tradewind.problem import Run, RunPreemption, RunRequest, Trial, TrialState
+from tradewind.problem import Run, RunPreemption, RunRequest, TenantShare, Trial, TrialState
 from tradewind.store.base import Change
 from tradewind.store.clusters.cluster_store import JobRow
 from tradewind.tenancy.code_snapshots import lay_out, run_from
@@ -227,6 +227,7 @@ class Core:
         self._taken: Counter[int] = Counter()  # trial -> how often a run of it was taken
         self._last_taken: RunPreemption | None = None
         self._end: EndOrder | None = None
+        self._weight = 1.0
         self._shown = 0.0
 
     def run(self) -> CoreEndedMessage:
@@ -392,9 +393,18 @@ class Core:
         from tradewind.engine.search_builder import build_search
 
         spec = replace(self._spec, stop=self._stops)
-        limits = partial(with_demand_limits, job=self._settings.job)
+        limits = self._requests
         folder = self._settings.data_folder
         return build_search(spec, study, store, folder, observer=self._show, gate=self, limits=limits)
+
+    def _requests(self, make: RunRequestFactory) -> RunRequestFactory:
+        """Makes requests of runs with what their owner says that they take, and with its tenant."""
+        job, limited = self._settings.job, with_demand_limits(make, self._settings.job)
+
+        def made(trial: Trial, run: Run, wall_seconds: float | None) -> RunRequest:
+            return replace(limited(trial, run, wall_seconds), tenant=TenantShare(job.tenant, self._weight))
+
+        return made
 
     def _take_orders(self, search: Search) -> None:
         """Take what the cluster says; wait for it while nothing runs."""
@@ -402,7 +412,8 @@ class Core:
         while (order := self._inbox.get(seconds)) is not None:
             seconds = 0.0
             match order:
-                case GrantOrder(request):
+                case GrantOrder(request, weight):
+                    self._weight = weight
                     if (number := self._numbers.get(request)) is not None:
                         search.grant(number)
                 case PreemptOrder():

@@ -190,9 +190,15 @@ class CoreOutbox(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GrantOrder:
-    """A run may start."""
+    """A run may start.
+
+    Attributes:
+        request: The run's id in the cluster.
+        weight: The weight that its tenant has now.
+    """
 
     request: str
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -543,7 +543,7 @@ class SharedCluster:
             match instruction:
                 case ev.StartRun(request, job, _):
                     if (core_handle := self._core_handles.get(int(job))) is not None:
-                        core_handle.send(GrantOrder(request))
+                        core_handle.send(GrantOrder(request, self.allocator.requests[request].job.tenant.view.weight))
                 case ev.StartCore(job, _):
                     # One whose node was lost goes on, and only counts elsewhere; a new one would not hear of the end.
                     if not self._stopping and int(job) not in self._core_handles:

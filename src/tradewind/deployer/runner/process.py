@@ -242,6 +242,7 @@ class ProcessRunner(
             self._begun[request.run_id] = answer["begun"]
         elif answer["kind"] == "busy":
             self._queued[request.run_id] = QueuedRun(request, folder, answer["words"])
+            self._freed.ask_again(answer["again"])
         elif answer["kind"] != "exists":
             self._notes.remove(request.owner, request.run_id)
             raise _refusal(answer["kind"], answer["errno"], request, folder)

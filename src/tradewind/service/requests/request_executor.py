@@ -16,11 +16,11 @@ from tradewind.deployer.compatibility import is_simulated
 from tradewind.deployer.runner.base import SurvivesController, ThisMachine
 from tradewind.engine.cleanup.study_teardown import tear_down_study, teardown_error
 from tradewind.engine.proposals import FixedSearcher
-from tradewind.engine.search import Search
+from tradewind.engine.search import RunRequestFactory, Search
 from tradewind.engine.search_builder import build_problem, build_search, new_study
 from tradewind.engine.state_machine.snapshot import SearchSnapshot
 from tradewind.errors import DeployError, StoreError, StudyBusyError, TeardownError, TradewindError
-from tradewind.problem import Budget, RunState, Trial
+from tradewind.problem import Budget, Run, RunRequest, RunState, TenantShare, Trial
 from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.problem.offer import round_money
 from tradewind.service.requests.local_slots import LocalSlotPermits, LocalSlots
@@ -281,7 +281,8 @@ class RequestExecutor:
             problem = replace(problem, budget=replace(spec.budget, dollars=dollars))
             return build_search(
                 spec, study, tools.studies, tools.data_folder,
-                problem=problem, observer=observer, gate=gate, entered=self._entered, keep=keep,
+                problem=problem, observer=observer, gate=gate, entered=self._entered,
+                limits=self._for_tenant, keep=keep,
             )  # fmt: skip
         problem = replace(problem, budget=Budget(dollars=dollars))
         chosen = problem.space.check(dict(self._progress_writer.plan["configuration"]))
@@ -290,8 +291,17 @@ class RequestExecutor:
         return build_search(
             spec, study, tools.studies, tools.data_folder,
             problem=problem, searcher=searcher, rules=(), observer=observer, gate=gate, entered=self._entered,
-            keep=keep,
+            limits=self._for_tenant, keep=keep,
         )  # fmt: skip
+
+    def _for_tenant(self, make: RunRequestFactory) -> RunRequestFactory:
+        """Makes requests of runs with the tenant of this request and its weight of then."""
+        name, weights = self.claim.row.tenant, self._tools.local_slots.weights
+
+        def made(trial: Trial, run: Run, wall_seconds: float | None) -> RunRequest:
+            return replace(make(trial, run, wall_seconds), tenant=TenantShare(name, weights.get(name, 1.0)))
+
+        return made
 
     def _entered(self, run_id: str, stage: RunState) -> None:
         self._progress_writer.passed(StageEntry(run_id, stage.value, time.time()))

@@ -6,19 +6,16 @@ import math
 
 from pydantic import Field
 
+from tradewind.deployer.runner.warden.weighted_use import HALF_LIFE, WeightedUse
 from tradewind.plugins import Settings
 from tradewind.tenancy.fairness.base import Fairness
 from tradewind.tenancy.views import TenantView
-
-_NEVER = -math.inf
 
 
 class FairShareSettings(Settings):
     """Settings of shares over time."""
 
-    half_life: float = Field(
-        7 * 86400.0, gt=0, description="Seconds after which a use counts half as much as one of now"
-    )
+    half_life: float = Field(HALF_LIFE, gt=0, description="Seconds after which a use counts half as much as one of now")
     credit: float = Field(
         0.0,
         ge=0,
@@ -48,54 +45,30 @@ class FairShareFairness(Fairness):
 
     def __init__(self, *, settings: FairShareSettings) -> None:
         super().__init__(settings=settings)
-        # Logarithms to base 2 of sums that grow by 2 ** (time / half_life): so their order changes by use alone.
-        self._levels: dict[str, float] = {}
-        self._passed = _NEVER
-        self._inflation = 0.0
+        self._use = WeightedUse(settings.half_life)
 
     def key(self, tenant: TenantView) -> tuple[float, ...]:
         """See `Fairness.key`."""
-        return (self._levels.get(tenant.name, _NEVER),)
+        return (self._use.level(tenant.name),)
 
     def came(self, tenant: TenantView) -> None:
         """Lift it to where the one stood that was next last."""
-        level, floor = self._levels.get(tenant.name, _NEVER), self._passed
-        if self.settings.credit and floor > _NEVER:
-            floor = _add(floor, -self.settings.credit, self._inflation)
-        self._levels[tenant.name] = max(level, floor)
+        self._use.came(tenant.name, self.settings.credit)
 
     def began(self, turn: tuple[float, ...]) -> None:
         """See `Fairness.began`."""
-        self._passed = max(self._passed, turn[0])
+        self._use.began(turn[0])
 
     def used(self, tenant: TenantView, amount: float, since: float) -> None:
         """See `Fairness.used`."""
-        self._inflation = since / self.settings.half_life
-        level = self._levels.get(tenant.name, _NEVER)
-        self._levels[tenant.name] = _add(level, amount / tenant.weight, self._inflation)
+        self._use.used(tenant.name, amount / tenant.weight, since)
 
     def precedes(self, turn: tuple[float, ...], other: TenantView) -> bool:
         """True when it has used no more than the other one, as that stood if its work came now."""
-        return turn[0] <= max(self._levels.get(other.name, _NEVER), self._passed)
+        return turn[0] <= max(self._use.level(other.name), self._use.passed)
 
     def runs_before(self, tenant: TenantView, other: TenantView, amount: float, now: float) -> int | None:
         """See `Fairness.runs_before`."""
-        mine, its = self.key(tenant)[0], self.key(other)[0]
-        ahead: float = 2.0 ** max(min(mine - now / self.settings.half_life, 1000.0), -1000.0)
-        ahead -= 2.0 ** max(min(its - now / self.settings.half_life, 1000.0), -1000.0)
+        ahead = self._use.difference(tenant.name, other.name, now)
         # Equal ones go by arrival; and the one that passes it is started before.
         return 1 + max(0, math.ceil(ahead * other.weight / amount - 1e-9))
-
-
-def _add(level: float, amount: float, inflation: float) -> float:
-    """The logarithm of 2 ** level + amount * 2 ** inflation; of nothing where less than nothing is left."""
-    if not amount:
-        return level
-    change = math.log2(abs(amount)) + inflation
-    if level == _NEVER:
-        return change if amount > 0 else _NEVER
-    high, low = max(level, change), min(level, change)
-    ratio = 2.0 ** max(low - high, -1100.0)
-    if amount > 0:
-        return high + math.log1p(ratio) / math.log(2.0)
-    return high + math.log1p(-ratio) / math.log(2.0) if level > change and ratio < 1.0 else _NEVER

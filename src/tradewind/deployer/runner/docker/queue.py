@@ -111,6 +111,7 @@ class ContainerQueue:
             run.slot = self._registry.take(run_id, run.wanted, os.sched_getaffinity(0))
         except StartRefused as answer:
             run.why = answer.words
+            self._freed.ask_again(answer.again)
             return False
         except OSError as error:
             raise DeployError(f"the slots of this machine cannot be noted: {error}") from error

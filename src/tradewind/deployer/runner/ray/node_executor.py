@@ -170,7 +170,7 @@ class NodeRun:
         for line in warden.stdout:
             event = json.loads(line)
             if event["event"] == "refused" and event["kind"] == "busy":
-                self._await_room(slot, event["words"], folder, place)
+                self._await_room(slot, event, folder, place)
                 if self._ask(warden, wanted):
                     continue
                 event = {"event": "refused", "kind": "cancelled"}
@@ -211,13 +211,14 @@ class NodeRun:
             self._send(wanted)
             return True
 
-    def _await_room(self, slot: dict[str, Any], why: str, folder: Path, place: dict[str, Any]) -> None:
+    def _await_room(self, slot: dict[str, Any], answer: dict[str, Any], folder: Path, place: dict[str, Any]) -> None:
         """Wait until somebody gives a slot back, for a second at most, or until the run is cancelled."""
+        why = answer["words"]
         if time.time() > place["placed"] + _LEASE_SECONDS or why != place.get("why"):
             place |= {"placed": time.time(), "why": why}
             self._note("queued", place)
             self._lease(folder)  # it has not begun
-        freed, end = f"{slot['folder']}/freed", time.monotonic() + _ROOM_SECONDS
+        freed, end = f"{slot['folder']}/freed", time.monotonic() + min(_ROOM_SECONDS, answer["again"] or _ROOM_SECONDS)
         before = _modified(freed)
         while self._reason is None and time.monotonic() < end and _modified(freed) == before:
             time.sleep(_GLANCE_SECONDS)

@@ -18,14 +18,16 @@ Document = dict[str, Any]
 class StartRefused(Exception):  # noqa: N818  (it is an answer)
     """A run that cannot be started.
 
-    Its ``kind`` is ``exists``, ``cancelled``, ``workdir``, ``missing``, ``busy`` or ``system``.
+    Its ``kind`` is ``exists``, ``cancelled``, ``workdir``, ``missing``, ``busy`` or ``system``. Of a busy
+    one, ``again`` says after how many seconds there may be room; 0 where that is not known.
     """
 
-    def __init__(self, kind: str, number: int = 0, words: str = "") -> None:
+    def __init__(self, kind: str, number: int = 0, words: str = "", again: float = 0.0) -> None:
         super().__init__(kind)
         self.kind = kind
         self.number = number
         self.words = words
+        self.again = again
 
 
 def claim_run(folder: str, claim: Document) -> None:

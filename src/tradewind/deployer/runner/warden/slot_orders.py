@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.deployer.runner import resource_limits
+from tradewind.deployer.runner.warden.slot_turns import DEFAULT_TENANT
 from tradewind.deployer.runner.warden.slots import FREED, LOOK_SECONDS, inner_folder
 from tradewind.problem import RunRequest
 from tradewind.utils.machine.gpus import CONSTANTS, VARIABLES, gpus_here
@@ -30,7 +31,7 @@ def slot_order(request: RunRequest, registry: Path, *, share: bool, beside: floa
     cpus, memory = (cpus + beside, memory) if share and cpus else (0.0, 0)
     if not (gpus or cpus):
         return None
-    name = name.removesuffix("/runs")
+    name, tenant = name.removesuffix("/runs"), request.tenant
     slot = {
         "folder": str(registry),
         "cpu": cpus,
@@ -41,6 +42,8 @@ def slot_order(request: RunRequest, registry: Path, *, share: bool, beside: floa
         "search": request.owner,
         "name": name,
         "group": name.rpartition("/")[0],
+        "tenant": DEFAULT_TENANT if tenant is None else tenant.name,
+        "weight": None if tenant is None else tenant.weight,
     }
     found = gpus_here() if gpus else ()
     if found:
@@ -71,7 +74,7 @@ class FreedSlots:
     """Says when it is worth asking again: when somebody has given a slot back, and now and then."""
 
     def __init__(self) -> None:
-        self._seen, self._asked = 0, float("-inf")
+        self._seen, self._asked, self._again = 0, float("-inf"), float("inf")
 
     def due(self, registry: Path) -> bool:
         """True when runs that wait are to ask again now.
@@ -84,7 +87,12 @@ class FreedSlots:
         except OSError:  # nobody has yet
             freed = 0
         now = time.monotonic()
-        if freed == self._seen and now < self._asked + LOOK_SECONDS:
+        if freed == self._seen and now < min(self._asked + LOOK_SECONDS, self._again):
             return False
-        self._seen, self._asked = freed, now
+        self._seen, self._asked, self._again = freed, now, float("inf")
         return True
+
+    def ask_again(self, seconds: float) -> None:
+        """Ask again after so many seconds at the latest; 0 where that would not help."""
+        if seconds > 0:
+            self._again = min(self._again, time.monotonic() + seconds)

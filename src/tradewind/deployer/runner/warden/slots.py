@@ -7,8 +7,9 @@ be given back after a crash. A container is held by whoever started it, and afte
 
 Runs that need each other are a gang: the first one takes one slot for all of them, and each of them holds it.
 
-Who waits is served in turn, and a search that gets a slot goes behind all others that wait: each of them gets one
-before it gets its next. What those before a run wait for is kept free, so that small runs cannot starve a large one.
+Of those who wait the tenant is next that has used least for its weight (`slot_turns`). Within a tenant they are served
+in turn, and a search that gets a slot goes behind all others that wait: each of them gets one before it gets its next.
+What those before a run wait for is kept free, so that small runs cannot starve a large one.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import NamedTuple
 
 from tradewind.deployer.runner import procfs
 from tradewind.deployer.runner.warden.files import Document, StartRefused, quietly
+from tradewind.deployer.runner.warden.slot_turns import DEFAULT_TENANT, UNCOUNTED, SlotTurns
 
 FREED = "freed"
 """The file whose time of change is that of the last change by which somebody who waits may have got room."""
@@ -112,6 +114,7 @@ class _Room:
                 if name in self.devices:
                     self.devices[name] -= min(1.0, each["device"])
         self.cpu = sum(self.cpus.values())
+        self._devices_here = len(self.devices)
         self._memory_here = float(wanted["memory_here"])
 
     def lacks(self, wanted: Document) -> str:
@@ -141,6 +144,13 @@ class _Room:
         """The slot of a run for which there is room."""
         cpus = choose_cpus(self.cpus, wanted["cpu"]) if wanted["cpu"] else []
         return Slot(cpus, choose_devices(self.devices, wanted["device"]) if wanted["device"] else [])
+
+    def share(self, wanted: Document) -> float:
+        """The largest share of any resource of the machine that somebody takes."""
+        shares = [self._cpus_of(wanted) / max(1, len(self.cpus))]
+        shares.append(wanted["memory"] / self._memory_here if self._memory_here else 0.0)
+        shares.append(wanted["device"] / self._devices_here if self._devices_here else 0.0)
+        return min(1.0, max(shares))
 
     def _cpus_of(self, wanted: Document) -> float:
         return min(float(wanted["cpu"]), len(self.cpus))
@@ -200,8 +210,8 @@ class SlotRegistry:
             run_id: The run.
             wanted: The ``folder`` of the registry; ``cpu``, ``memory`` in bytes and ``device`` (GPUs), each 0 for none;
                 what is here of the latter two: ``memory_here``, ``devices_here``; whose it is: ``search``, its ``name``
-                and its ``group``. With the name of a ``gang`` these are the amounts of all its runs together, and
-                ``part`` are the GPUs of this one.
+                and its ``group``, and where it is a tenant's, the ``tenant`` and its ``weight``. With the name of a
+                ``gang`` these are the amounts of all its runs together, and ``part`` are the GPUs of this one.
             every: The CPUs that it may have.
 
         Raises:
@@ -218,28 +228,37 @@ class SlotRegistry:
             if (own := _own_of(registry, run_id, wanted)) is not None:
                 own["warden"] = self._identity["warden"]
                 return Slot(own["cpus"], own["devices"])
-            name = wanted.get("gang") or run_id  # a gang waits once
-            found = [each for each in registry.waits if self._is_of(each, name)]
-            ticket = found[0] if found else {**self._entry(run_id, wanted), "seen": 0.0}
-            rank = registry.waits.index(ticket) if found else len(registry.waits)
             now = time.monotonic()
-            ahead = [each for each in registry.waits[:rank] if now - each["seen"] < _FORGOTTEN]
+            ticket = self._ticket(registry, run_id, wanted, now)
+            before = registry.before(ticket, now)
             room = _Room(wanted, every, registry.entries)
             lack = room.lacks(ticket)
             why = _why(lack, wanted, every, registry.entries) if lack else ""
-            for each in ahead:
+            for each in before:
                 room.keep(each)
             if lack or room.lacks(ticket):
-                registry.waits = [*registry.waits[:rank], {**ticket, "seen": now}, *registry.waits[rank + 1 :]]
-                raise StartRefused("busy", words=why or f"the next slot is kept for {_names(wanted, ahead)}")
-            slot = room.take(ticket)
-            amount = min(ticket["cpu"], len(room.cpus))
-            entry = {**self._entry(run_id, wanted), **slot._asdict(), "cpu": amount}
+                words = why or f"the next slot is kept for {_names(wanted, before)}"
+                raise StartRefused("busy", words=words, again=registry.turns.again(before, now))
+            amount, slot = min(ticket["cpu"], len(room.cpus)), room.take(ticket)
+            entry = {**self._entry(run_id, wanted), **slot._asdict(), "cpu": amount, "share": room.share(ticket)}
+            registry.turns.began(entry, now, passed=bool(before))
             registry.entries.append(entry)
-            others = [each for each in registry.waits if not self._is_of(each, name)]
+            others = [each for each in registry.waits if each is not ticket]
             registry.waits = sorted(others, key=lambda each: each["search"] == wanted["search"])
             registry.freed = bool(others)
             return self._join(entry, run_id, wanted) if wanted.get("gang") else slot
+
+    def _ticket(self, registry: _Registry, run_id: str, wanted: Document, now: float) -> Document:
+        """The ticket of a run that waits, or waits from now on; a gang waits once."""
+        name = wanted.get("gang") or run_id
+        found = [each for each in registry.waits if self._is_of(each, name)]
+        ticket = found[0] if found else {**self._entry(run_id, wanted), "seen": 0.0}
+        if not found:
+            registry.waits.append(ticket)
+        if not _asks(ticket, now):
+            registry.turns.came(ticket, [each for each in registry.waiting(now) if each is not ticket], now)
+        ticket["seen"] = now
+        return ticket
 
     def _join(self, gang: Document, run_id: str, wanted: Document) -> Slot:
         """Let a run have its part of its gang's slot."""
@@ -285,10 +304,11 @@ class SlotRegistry:
             with _opened(folder, self._me) as registry:
                 for gang in [each for each in registry.entries if each["members"].pop(run_id, None) is not None]:
                     if not gang["members"]:
-                        registry.entries.remove(gang)
+                        registry.end(gang)
                         _remove(inner_folder(folder, gang["run_id"]))
-                for held in (registry.entries, registry.waits):
-                    held[:] = [each for each in held if not self._is_of(each, run_id)]
+                for entry in [each for each in registry.entries if self._is_of(each, run_id)]:
+                    registry.end(entry)
+                registry.waits = [each for each in registry.waits if not self._is_of(each, run_id)]
                 registry.freed = bool(registry.waits)
         except FileNotFoundError:  # it went with the run that this one was started by
             return
@@ -312,9 +332,12 @@ class SlotRegistry:
         kept = {key: wanted[key] for key in ("cpu", "memory", "device", "search", "name", "group")}
         gang = wanted.get("gang", "")
         return {
+            **UNCOUNTED,
             **self._identity,
             "run_id": gang or run_id,
             **kept,
+            "tenant": wanted.get("tenant", DEFAULT_TENANT),
+            "weight": wanted.get("weight"),
             "gang": gang,
             "members": {},
             "cpus": [],
@@ -343,7 +366,7 @@ def describe_slots(folder: str, every: Collection[int]) -> str:
         return "no run has any"
     try:
         fcntl.flock(file, fcntl.LOCK_SH)
-        found = _parsed(_read(file)[1])
+        found = _parsed(_read(file)[1], procfs.boot_id())
     finally:
         os.close(file)
     found = _held(found, (procfs.boot_id(), *_NOT_HERE))
@@ -355,11 +378,38 @@ def describe_slots(folder: str, every: Collection[int]) -> str:
 
 
 class _Registry:
-    """The content of a registry: the runs that have slots, and those that wait, the next one first."""
+    """The content of a registry: the runs that have slots, those that wait, and the turns of their tenants."""
 
-    def __init__(self, entries: list[Document], waits: list[Document]) -> None:
-        self.entries, self.waits = entries, waits
+    def __init__(self, entries: list[Document], waits: list[Document], turns: SlotTurns) -> None:
+        self.entries, self.waits, self.turns = entries, waits, turns
         self.freed = False
+
+    def waiting(self, now: float) -> list[Document]:
+        """Those who wait and go on asking."""
+        return [each for each in self.waits if _asks(each, now)]
+
+    def before(self, ticket: Document, now: float) -> list[Document]:
+        """Those who wait and are due before somebody, with places that are kept for a moment."""
+        kept = [each for each in self.turns.kept if each["tenant"] != ticket["tenant"]]
+        order = self.turns.order([*kept, *self.waiting(now)])
+        return order[: next(place for place, each in enumerate(order) if each is ticket)]
+
+    def end(self, entry: Document) -> None:
+        """Take a slot back."""
+        now = time.monotonic()
+        self.entries = [each for each in self.entries if each is not entry]
+        self.turns.ended(entry, now)
+        self.turns.keep(entry, self.waiting(now), now)
+
+    def text(self) -> bytes:
+        """The content of its file."""
+        turns = self.turns.document((*self.entries, *self.waits))
+        return json.dumps({"entries": self.entries, "waits": self.waits, "turns": turns}).encode()
+
+
+def _asks(ticket: Document, now: float) -> bool:
+    """True of one that waits and goes on asking; another one has been stopped."""
+    return bool(ticket["seen"] and now - ticket["seen"] < _FORGOTTEN)
 
 
 @contextmanager
@@ -369,15 +419,20 @@ def _opened(folder: str, me: _Process) -> Iterator[_Registry]:
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
         half, text = _read(file)
-        found = _parsed(text)
+        found = _parsed(text, me[0])
         registry = _held(found, me)
         kept = set(map(id, registry.entries))
         gone = [each for each in found.entries if id(each) not in kept]
-        registry.freed = bool(gone) or len(registry.waits) < len(found.waits)
+        now = time.monotonic()
+        for each in gone:
+            registry.turns.ended(each, now)
+        registry.turns.outlast(registry.entries, now)
+        lapsed = registry.turns.lapse(now)
+        registry.freed = bool(gone) or lapsed or len(registry.waits) < len(found.waits)
         try:
             yield registry
         finally:
-            _write(file, 1 - half, json.dumps({"entries": registry.entries, "waits": registry.waits}).encode())
+            _write(file, 1 - half, registry.text())
             if registry.freed and registry.waits:
                 _tell(f"{folder}/{FREED}")
             for each in gone:
@@ -425,23 +480,26 @@ def _write(file: int, half: int, text: bytes) -> None:
     os.pwrite(file, f"{half} {len(text)}".encode().ljust(_HEAD), 0)
 
 
-def _parsed(text: bytes) -> _Registry:
+def _parsed(text: bytes, boot: str) -> _Registry:
     """The content of a registry; nothing where there is none, or where it is of another version of this program."""
     try:
         document = json.loads(text)
-        return _Registry([*map(_checked, document["entries"])], [*map(_checked, document["waits"])])
+        lists = [[*map(_checked, document[key])] for key in ("entries", "waits")]
+        return _Registry(lists[0], lists[1], SlotTurns(boot, document.get("turns")))
     except (ValueError, LookupError, TypeError):
-        return _Registry([], [])
+        return _Registry([], [], SlotTurns(boot))
 
 
 def _checked(entry: Document) -> Document:
     """An entry that has all that is asked of one."""
+    entry = {**UNCOUNTED, **entry}
     parts = [entry, *entry["members"].values()]
-    numbers = [entry["cpu"], entry["memory"], entry["device"], entry.get("seen", 0.0)]
+    numbers = [entry["cpu"], entry["memory"], entry["device"], entry.get("seen", 0.0), entry["weight"] or 1.0]
+    numbers += [entry[key] for key in ("share", "since", "foreseen", "charged")]
     for pid, ticks in (each["warden"] for each in parts):
         numbers += [pid, ticks]
     numbers += [each.get("asked", 0.0) for each in parts]
-    texts = [entry[key] for key in ("run_id", "search", "name", "group", "boot", "gang")]
+    texts = [entry[key] for key in ("run_id", "search", "name", "group", "boot", "gang", "tenant")]
     texts += [each.get("container", "") for each in parts]
     sound = all(isinstance(each, int | float) for each in numbers) and "/" not in entry["run_id"]
     lists = [each["devices"] for each in parts]
@@ -479,7 +537,8 @@ def _held(registry: _Registry, me: _Process) -> _Registry:
     def goes_on(boot: str, part: Document) -> bool:
         return (boot, *part["warden"]) in living or (boot == me[0] and _inherited(part))
 
-    return _Registry([each for each in registry.entries if held(each)], [each for each in registry.waits if held(each)])
+    lists = [[each for each in held_or_not if held(each)] for held_or_not in (registry.entries, registry.waits)]
+    return _Registry(lists[0], lists[1], registry.turns)
 
 
 def _inherited(entry: Document) -> bool:

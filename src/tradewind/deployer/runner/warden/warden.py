@@ -42,7 +42,13 @@ from tradewind.deployer.runner.warden.files import (
 from tradewind.deployer.runner.warden.jobs import FAR_SOURCES, JobWatcher, WatchedJob
 from tradewind.deployer.runner.warden.slots import SlotRegistry, choose_cpus
 
-WARDEN_SOURCES = (*FAR_SOURCES, "warden/slots.py", "warden/warden.py")
+WARDEN_SOURCES = (
+    *FAR_SOURCES,
+    "warden/slot_turns.py",
+    "warden/slots.py",
+    "warden/warden.py",
+    "warden/weighted_use.py",
+)
 """The files below ``deployer/runner`` that a warden needs on another machine."""
 
 _SAMPLE_SECONDS = 0.05
@@ -175,7 +181,7 @@ class Warden(JobWatcher):
         try:
             job = self._launch(order)
         except StartRefused as answer:
-            words = {"errno": answer.number, "words": answer.words}
+            words = {"errno": answer.number, "words": answer.words, "again": answer.again}
             self._say({"event": "refused", "run_id": run_id, "kind": answer.kind, **words})
         except OSError as error:
             self._say({"event": "refused", "run_id": run_id, "kind": "system", "errno": error.errno, "words": ""})
