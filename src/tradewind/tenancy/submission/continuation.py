@@ -8,7 +8,7 @@ from typing import Any
 
 from tradewind.engine.search_builder import study_document, study_names
 from tradewind.errors import InputError, QuotaError, StudyBusyError, StudyNotFoundError
-from tradewind.problem import Budget
+from tradewind.problem import Budget, TrialState
 from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.store.base import Store, StudyRow, StudySummary
 from tradewind.store.clusters.cluster_store import OPEN_JOB_STATES, ClusterStore, JobRow
@@ -77,8 +77,9 @@ def check_budget_left(budget: Budget, summary: StudySummary) -> None:
         InputError: It may not.
     """
     study, used = summary.study, sum(summary.counts.values())
+    interrupted = any(number for state, number in summary.counts.items() if not TrialState(state).ended)
     over = ""
-    if budget.trials is not None and used >= budget.trials:
+    if budget.trials is not None and used >= budget.trials and not interrupted:
         over = f"it has had {count(used, 'trial')} of {budget.trials}"
     elif budget.dollars is not None and summary.spent >= budget.dollars:
         over = f"it has spent {format_money(summary.spent)} of {format_money(budget.dollars)}"
