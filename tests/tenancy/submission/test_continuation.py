@@ -101,6 +101,20 @@ def test_a_trial_that_was_interrupted_is_left_of_the_budget(
     assert resume_search(queue, studies, job, {"trials": 4}).state == "queued"
 
 
+def test_what_a_rule_would_end_again_at_once_is_refused(studies: Store, queue: ClusterStore, file: Path) -> None:
+    """A search of which all trials had failed was queued, and ended as failed without a run of the mended program."""
+    study = _study(studies, file, "train", trials=8)
+    job = _job(queue, file, study, "failed")
+    with pytest.raises(InputError, match=r"study 1 \(train\) would end again at once: the first 8 trials all failed"):
+        resume_search(queue, studies, job, {"trials": 20})
+    assert queue.job(job.id) == job
+    more = {"budget.trials": 20}
+    with pytest.raises(InputError, match="without --continue, or with another rule under stop:"):
+        study_to_continue(studies, load_spec(file, more), "default")
+    file.write_text(file.read_text() + "stop: {all_failed: 12}\n")
+    assert study_to_continue(studies, load_spec(file, more), "default").id == study
+
+
 def test_the_study_that_a_quick_cluster_makes_is_not_told_as_an_earlier_one(
     studies: Store, queue: ClusterStore, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
