@@ -31,7 +31,7 @@ from tradewind.tenancy import events as ev
 from tradewind.tenancy.allocator import AllocationPolicy, Allocator
 from tradewind.tenancy.core import CoreSettings
 from tradewind.tenancy.core_handles import CoreHandle, ProcessCore, RunCleanup, ThreadCore
-from tradewind.tenancy.inspection.reasons import impossible_core_reason, longest_wait, usage, why_waiting
+from tradewind.tenancy.inspection.reasons import impossible_core_reason, longest_wait, usage, used_now, why_waiting
 from tradewind.tenancy.messages import (
     CoreEndedMessage,
     CoreMessage,
@@ -52,7 +52,7 @@ from tradewind.tenancy.node_monitor import NodeCapacities, NodeMonitor, NodeSour
 from tradewind.tenancy.preemption.payments import PreemptionPayments
 from tradewind.tenancy.preemption.policy import preemption_policy
 from tradewind.tenancy.request_queue import ResourceRequest
-from tradewind.tenancy.resources import ResourceKinds, cluster_quota
+from tradewind.tenancy.resources import ResourceKinds, cluster_quota, dominant_share
 
 
 def known_amounts(amounts: Mapping[str, float], kinds: ResourceKinds) -> dict[str, float]:
@@ -141,11 +141,12 @@ def cluster_snapshot(
     waiting = [name for name, tenant in allocator.tenants.items() if any(job.waits for job in tenant.jobs.values())]
     within = {name: _starts_within(allocator, name, now) for name in waiting[:_MOST_WAITS]}
     nodes = {name: {"has": allocator.pool.capacity(name), "free": allocator.pool.free(name)} for name in allocator.pool}
+    used = {name: used_now(tenant) for name, tenant in allocator.tenants.items()}
     tenants = {
         name: {
             "weight": tenant.view.weight,
-            "share": tenant.view.share,
-            "used": kinds.mapping(tenant.used),
+            "share": dominant_share(used[name], allocator.pool.total),
+            "used": kinds.mapping(used[name]),
             "usage": usage(allocator, name, now),
             "running": sum(len(job.running) for job in tenant.jobs.values()),
             "waiting": sum(job.waits for job in tenant.jobs.values()),

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tradewind import plugins
+from tradewind.errors import SpecError
 from tradewind.problem import Categorical, Configuration, Float, Objective, Offer, Problem, Proposal, Trial
 from tradewind.searcher.base import NothingLeft, SearchState
 from tradewind.searcher.halving.asha import AshaSearcher
@@ -86,12 +87,36 @@ def test_failed_and_unfinished_trials_never_go_on() -> None:
     assert {proposal.origin for proposal in answer} == {4, 5, None}
 
 
-@pytest.mark.parametrize("trials", [4, 7, 20])
-def test_a_budget_of_trials_ends_with_a_whole_run(trials: int) -> None:
+@pytest.mark.parametrize("parallel", [1, 2, 8])
+@pytest.mark.parametrize(
+    ("name", "trials"), [(n, t) for n in ("asha", "pbt") for t in (5, 13, 28)] + [("hyperband", 40)]
+)
+def test_a_budget_of_trials_ends_with_a_whole_run(name: str, trials: int, parallel: int) -> None:
+    """Whatever else has places: with eight of them, asha and pbt had none below 40 trials."""
     problem = curves(trials=trials)
-    found = drive(made(problem), problem, 100)
+    found = drive(plugins.create("searcher", name, {}, problem=problem, seed=1), problem, 100, parallel)
     assert len(found) == trials
     assert max(shares(found)) == 1.0
+
+
+def test_the_best_that_runs_in_parallel_is_the_one_that_uses_up_what_is_left() -> None:
+    problem = curves(trials=11)
+    found = drive(made(problem), problem, 100, parallel=8)
+    first = [trial for trial in found if trial.proposal.origin is None]
+    assert len(first) == 8
+    best = min(first, key=lambda trial: abs(float(trial.configuration["x"]) - 0.3))
+    assert [trial.configuration for trial in found if trial.proposal.fidelity == 1.0] == [best.configuration]
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "fewer"), [("asha", 4, "rungs"), ("hyperband", 40, "rungs"), ("pbt", 5, "turns")]
+)
+def test_a_budget_that_ends_before_any_result_is_refused(name: str, least: int, fewer: str) -> None:
+    words = (
+        f"a budget of {least - 1} trials is too small for the searcher {name}: it needs {least} until .*fewer {fewer}"
+    )
+    with pytest.raises(SpecError, match=words):
+        plugins.create("searcher", name, {}, problem=curves(trials=least - 1))
 
 
 def test_a_small_space_is_used_up_and_ends() -> None:

@@ -99,13 +99,6 @@ def test_members_that_fail_begin_anew_or_take_over() -> None:
     assert {proposal.origin for proposal in answer} == {3}
 
 
-def test_a_budget_of_trials_ends_with_a_whole_run() -> None:
-    problem = curves(trials=12)
-    trials = drive(made(problem, population=6, turns=4), problem, 100)
-    assert len(trials) == 12
-    assert max(trial.proposal.fidelity for trial in trials) == 1.0
-
-
 def _score(trial: Trial) -> float:
     assert trial.observation is not None and trial.observation.objective is not None
     return trial.observation.objective

@@ -15,6 +15,7 @@ from tradewind.tenancy.fairness.base import Fairness
 from tradewind.tenancy.fairness.drf import DrfFairness
 from tradewind.tenancy.fairness.fair_share import FairShareFairness
 from tradewind.tenancy.inspection.reasons import longest_wait, why_waiting
+from tradewind.tenancy.shared_cluster import cluster_snapshot
 from tradewind.tenancy.simulator import ClusterSimulation, RecordedTrials, SimulatedJob, simulate
 from tradewind.tenancy.views import TenantView
 
@@ -189,6 +190,8 @@ def test_a_place_is_kept_for_who_is_due_and_filled_by_runs_that_end_before() -> 
     assert started(allocator.handle_all(asks("a", 9, {"cpu": 1}), 0.0)) == ["a0", "a1", "a2", "a3"]
     assert started(allocator.handle_all(asks("b", 1, {"cpu": 4}), 1.0)) == []
     assert why_waiting(allocator, "b") == "a place is kept for it, which is not free yet"
+    shown = cluster_snapshot(allocator, {}, {}, 1.0)["tenants"]
+    assert [shown[name]["share"] for name in "ABC"] == [1.0, 0.0, 0.0], "who waits for a kept place uses nothing"
     assert started(allocator.handle(ev.RequestEnded("a0"), 5.0)) == [], "it is expected to be free at 10"
     assert started(allocator.handle_all(asks("c", 3, {"cpu": 1}), 5.0)) == ["c0"], "a run of two seconds ends before"
     assert started(allocator.handle(ev.RequestEnded("c0"), 8.0)) == [], "by now it is known to take three"

@@ -20,6 +20,7 @@ from tradewind.problem.configuration import Configuration
 from tradewind.problem.job_spec.spec import load_spec
 from tradewind.store.base import Change, Store, store_at, this_process
 from tradewind.store.clusters.cluster_store import ClusterStore, JobRow, JobState, TenantRow
+from tradewind.tenancy.submission import search_submission
 from tradewind.tenancy.submission.continuation import continue_search, resume_search, study_to_continue
 from tradewind.utils.paths import store_url
 
@@ -85,6 +86,61 @@ def test_what_is_used_up_must_be_extended(
     again = resume_search(queue, studies, job, {"trials": 4})
     assert (again.id, again.state, again.reason, again.ended) == (job.id, "queued", "", None)
     assert again.spec["budget"] == {"trials": 4, "dollars": 2.0, "hours": None}
+
+
+@pytest.mark.parametrize("state", [TrialState.RUNNING, TrialState.PENDING])
+def test_a_trial_that_was_interrupted_is_left_of_the_budget(
+    studies: Store, queue: ClusterStore, file: Path, state: TrialState
+) -> None:
+    """The last one of a search that was killed: no command went on with it but tune."""
+    study = _study(studies, file, "train")
+    last = Trial(3, Proposal(Configuration({"x": 9})), Offer("local", "m", 1, 1, 0.1), state, "k3")
+    studies.write(study, Change(trials=[last]))
+    assert study_to_continue(studies, load_spec(file, {"budget.trials": 4}), "default").id == study
+    job = _job(queue, file, study, "cancelled")
+    assert resume_search(queue, studies, job, {"trials": 4}).state == "queued"
+
+
+def test_what_a_rule_would_end_again_at_once_is_refused(studies: Store, queue: ClusterStore, file: Path) -> None:
+    """A search of which all trials had failed was queued, and ended as failed without a run of the mended program."""
+    study = _study(studies, file, "train", trials=8)
+    job = _job(queue, file, study, "failed")
+    with pytest.raises(InputError, match=r"study 1 \(train\) would end again at once: the first 8 trials all failed"):
+        resume_search(queue, studies, job, {"trials": 20})
+    assert queue.job(job.id) == job
+    more = {"budget.trials": 20}
+    with pytest.raises(InputError, match="without --continue, or with another rule under stop:"):
+        study_to_continue(studies, load_spec(file, more), "default")
+    file.write_text(file.read_text() + "stop: {all_failed: 12}\n")
+    assert study_to_continue(studies, load_spec(file, more), "default").id == study
+
+
+def test_the_study_that_a_quick_cluster_makes_is_not_told_as_an_earlier_one(
+    studies: Store, queue: ClusterStore, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add = search_submission.add_search
+
+    def added(*words: Any, **options: Any) -> JobRow:
+        row = add(*words, **options)
+        _study(studies, file, "default/train", trials=1)
+        return row
+
+    monkeypatch.setattr(search_submission, "add_search", added)
+    assert run(["submit", str(file)]) == 0
+    assert "begins anew" not in capsys.readouterr().out
+    assert run(["submit", str(file)]) == 0
+    assert (
+        "It begins anew; --continue goes on with study 1 (default/train), which has had 1 trial."
+        in capsys.readouterr().out
+    )
+
+
+def test_a_searcher_that_cannot_search_is_refused_before_it_waits_in_the_queue(
+    queue: ClusterStore, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["submit", str(file), "--searcher", "hyperband"]) == 3
+    assert "a budget of 3 trials is too small for the searcher hyperband" in capsys.readouterr().err
+    assert queue.jobs() == []
 
 
 def test_a_study_of_tune_is_that_of_the_default_tenant_and_of_no_other(

@@ -99,6 +99,7 @@ def submit(
             _set_weight(opened, tenant, weight)
         wanted = JobRow(0, tenant, spec.name, {}, options, nice=nice, cluster=cluster or "")
         _tell_of_gpus(opened, wanted)
+        earlier = _earlier_words(spec, tenant, store, go_on=go_on)  # before a cluster may make the search's own study
         row = hand_over.add_search(opened, spec, wanted, go_on=go_on)
         running = opened.is_run(row.cluster)
     if as_json:
@@ -106,7 +107,8 @@ def submit(
         emit_json({"id": row.id, "tenant": row.tenant, "name": row.name, "state": row.state, "code": code})
     else:
         _say(row, spec, cluster, running=running)
-        _say_study(row, spec, store, go_on=go_on)
+        if earlier:
+            typer.echo(earlier)
 
 
 def _spec(what: str, given: Mapping[str, Any], param: Sequence[str] | None) -> JobSpec:
@@ -131,8 +133,8 @@ def _set_weight(clusters: ClusterStore, tenant: str, weight: float) -> None:
     clusters.set_tenant(replace(old, weight=weight))
 
 
-def _say_study(row: JobRow, spec: JobSpec, url: str | None, *, go_on: bool) -> None:
-    """Print which study the search goes on with, or could."""
+def _earlier_words(spec: JobSpec, tenant: str, url: str | None, *, go_on: bool) -> str:
+    """Say which study a search goes on with, or could; empty where there is none."""
     from contextlib import closing
 
     from tradewind.cli.common import open_store
@@ -140,17 +142,16 @@ def _say_study(row: JobRow, spec: JobSpec, url: str | None, *, go_on: bool) -> N
     from tradewind.utils.units import count
 
     with closing(open_store(url)) as studies:
-        study = earlier_study(studies, spec, row.tenant)
+        study = earlier_study(studies, spec, tenant)
         if study is None:
-            return
+            return ""
         (summary,) = studies.summaries([study.id])
     had = f"study {study.id} ({study.name}), which has had {count(sum(summary.counts.values()), 'trial')}"
     if go_on:
-        typer.echo(f"It goes on with {had}.")
-    elif summary.holder:
-        typer.echo(f"It begins anew: process {summary.holder} runs {had}.")
-    else:
-        typer.echo(f"It begins anew; --continue goes on with {had}.")
+        return f"It goes on with {had}."
+    if summary.holder:
+        return f"It begins anew: process {summary.holder} runs {had}."
+    return f"It begins anew; --continue goes on with {had}."
 
 
 def _tell_of_gpus(clusters: ClusterStore, wanted: JobRow) -> None:

@@ -6,12 +6,14 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence, Set
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from tradewind import plugins
-from tradewind.problem import Configuration, Proposal, Trial, TrialState
+from tradewind.errors import SpecError
+from tradewind.problem import Configuration, Problem, Proposal, Trial, TrialState
 from tradewind.searcher.base import (
     Concludes,
     ContinuesTrials,
@@ -23,6 +25,7 @@ from tradewind.searcher.base import (
     SearchState,
     UsesFractions,
 )
+from tradewind.utils import units
 
 _DRAWS = 200
 """Configurations of a space that cannot be listed that are drawn for a new one."""
@@ -49,7 +52,29 @@ Rank = tuple[int, float]
 class ContinuingSearcher(
     Searcher, ProposesMany, ContinuousSpaces, UsesFractions, ContinuesTrials, Concludes, LetsRunsEnd
 ):
-    """Common parts of searchers whose trials run shares of the input, and go on from their checkpoints."""
+    """Common parts of searchers whose trials run shares of the input, and go on from their checkpoints.
+
+    Raises:
+        SpecError: The budget of trials ends before one could have come to the whole input.
+    """
+
+    def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:
+        super().__init__(settings=settings, problem=problem, seed=seed)
+        trials = problem.budget.trials
+        if trials is not None and trials < self.least_trials:
+            raise SpecError(
+                f"a budget of {units.count(trials, 'trial')} is too small for the searcher {self.name}: "
+                f"it needs {self.least_trials} until one has run on the whole input",
+                hint=f"give it {self.least_trials} or more, or {self.fewer_by}",
+            )
+
+    fewer_by: ClassVar[str] = "fewer rungs"
+    """The settings by which a whole run comes earlier, in words."""
+
+    @property
+    @abstractmethod
+    def least_trials(self) -> int:
+        """The number of trials after which one may have run on the whole input."""
 
     @property
     @abstractmethod
@@ -73,6 +98,20 @@ class ContinuingSearcher(
         """Trials that have a result and may still be run, the best first."""
         found = [(rank, trial.number, trial) for trial in trials if (rank := self.rank(trial)) is not None]
         return [trial for *_, trial in sorted(found, key=lambda each: each[:2])]
+
+    def spare(self, state: SearchState, needed: int) -> int | None:
+        """The trials that are left beside those for one to come to the whole input; None where one has, or no limit is.
+
+        A search that uses them up, in places of its own beside the one that leads, ends without a result.
+
+        Args:
+            state: Pending trials and what is left of the budget.
+            needed: The trials that the one which has come furthest needs after its present one.
+        """
+        whole = any(self.rank(trial) is not None for trial in self.history if trial.proposal.fidelity == 1.0)
+        if state.trials_left is None or whole or any(trial.proposal.fidelity == 1.0 for trial in state.pending):
+            return None
+        return state.trials_left - needed
 
     def fresh(
         self, state: SearchState, rng: np.random.Generator, count: int, not_these: Set[str]
@@ -115,6 +154,11 @@ class RungSearcher(ContinuingSearcher):
     Settings = RungSettings
     settings: RungSettings
 
+    @property
+    def least_trials(self) -> int:
+        """See `ContinuingSearcher.least_trials`."""
+        return self.settings.rungs
+
     @cached_property
     def shares(self) -> tuple[float, ...]:
         """The share of the input at each rung; the last is 1."""
@@ -140,7 +184,8 @@ class AshaSearcher(RungSearcher):
     rate (bracket 0). Whenever a place is free, a trial that is among the best 1/eta of its rung goes on at the next
     one, on eta times as much of the input, from its checkpoint; where there is none, a new configuration begins. Nobody
     waits for a rung to be full. So that a search that ends has an answer, the best goes on before its time when all
-    configurations were begun, or when the trials that are left are just enough for it to come to the whole input.
+    configurations were begun, or when the trials that are left are just enough for it to come to the whole input:
+    then nothing else begins any more, however many places are free.
     """
 
     name = "asha"
@@ -150,16 +195,28 @@ class AshaSearcher(RungSearcher):
         proposals: list[Proposal] = []
         began = {(self.rung_of(trial), trial.configuration.key) for trial in (*self.history, *state.pending)}
         rungs = [[trial for trial in self.history if self.rung_of(trial) == rung] for rung in range(len(self.shares))]
-        urgent = self._urgent(rungs, state, count)
+        ready = {
+            rung: [each for each in self.ranked(rungs[rung]) if (rung + 1, each.configuration.key) not in began]
+            for rung in range(len(self.shares) - 1)
+        }
+        leads = max((rung for rung, trials in ready.items() if trials), default=-1)
+        ahead = max((self.rung_of(trial) or 0 for trial in state.pending), default=-1)
+        spare = self.spare(state, len(self.shares) - 1 - max(leads, ahead, 0))
+        if spare is not None and spare <= 0 and max(leads, ahead) >= 0:
+            if ahead >= leads:
+                return NothingLeft("it waits for the trials that run", final=False)
+            if last := self._promote(ready[leads][0], leads + 1, state):
+                return last
+        elif spare is not None:
+            count = min(count, max(1, spare))
         for rung in reversed(range(len(self.shares) - 1)):
-            ranked = self.ranked(rungs[rung])
             room = int(len(rungs[rung]) / self.settings.eta + _ROUND)
-            for trial in ranked[: max(room, 1) if urgent == rung else room]:
+            for trial in self.ranked(rungs[rung])[:room]:
                 if len(proposals) == count:
                     return proposals
                 if (rung + 1, trial.configuration.key) not in began:
                     proposals += self._promote(trial, rung + 1, state)
-        if len(proposals) < count and urgent is None:
+        if len(proposals) < count:
             new = self.fresh(state, self.rng(state), count - len(proposals), set())
             why: dict[str, float | str] = {"stage": f"new, on {self.shares[0]:.3g} of the input"}
             proposals += [Proposal(each, fidelity=self.shares[0], why=why) for each in new]
@@ -196,12 +253,3 @@ class AshaSearcher(RungSearcher):
         why = {"stage": f"goes on from trial {trial.number}, on {self.shares[rung]:.3g} of the input"}
         found = self.promotion(trial, rung, why, state)
         return [] if found is None else [found]
-
-    def _urgent(self, rungs: Sequence[Sequence[Trial]], state: SearchState, count: int) -> int | None:
-        """The rung whose best must go on now for any trial to come to the whole input; None where there is time."""
-        if state.trials_left is None or any(trial.proposal.fidelity == 1.0 for trial in (*rungs[-1], *state.pending)):
-            return None
-        highest = max((rung for rung, trials in enumerate(rungs) if self.ranked(trials)), default=None)
-        if highest is None or any((self.rung_of(trial) or 0) > highest for trial in state.pending):
-            return None
-        return highest if state.trials_left < len(self.shares) - 1 - highest + count else None

@@ -35,6 +35,11 @@ class HyperbandSearcher(RungSearcher):
     Settings = HyperbandSettings
     settings: HyperbandSettings
 
+    @property
+    def least_trials(self) -> int:
+        """The trials of the first bracket, which comes to the whole input last."""
+        return sum(self.sizes(0))
+
     def sizes(self, bracket: int) -> tuple[int, ...]:
         """The number of trials on each rung of a bracket, which are counted from 0; 0 on those that it leaves out.
 
@@ -71,10 +76,14 @@ class HyperbandSearcher(RungSearcher):
         """Propose what the earliest bracket lacks that can go on, then what the next one does."""
         proposals: list[Proposal] = []
         members = self._members(state)
+        spare = self.spare(state, self.least_trials - len(members.get(0, ())))
         for bracket in range(self.settings.rounds * self.settings.rungs):
+            first_goes_on = bool(proposals) or any(trial.proposal.why.get(_BRACKET) == 0.0 for trial in state.pending)
+            if bracket == 1 and spare is not None and first_goes_on:  # what it still needs is not used up by others
+                count = min(count, len(proposals) + max(0, spare))
             proposals += self._of_bracket(bracket, members.get(bracket, []), state, count - len(proposals), proposals)
             if len(proposals) >= count:
-                return proposals
+                break
         if proposals:
             return proposals
         if state.pending:

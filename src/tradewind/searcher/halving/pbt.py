@@ -44,23 +44,35 @@ class PbtSearcher(ContinuingSearcher):
     """
 
     name = "pbt"
+    fewer_by = "fewer turns"
     Settings = PbtSettings
     settings: PbtSettings
+
+    @property
+    def least_trials(self) -> int:
+        """See `ContinuingSearcher.least_trials`."""
+        return self.settings.turns
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
         """Propose the next turn of members that have ended one, those that are behind first."""
         rng = self.rng(state)
         last = self._last()
-        busy = {place[0] for trial in state.pending if (place := self._seat(trial)) is not None}
-        proposals = self._begin(
-            state, rng, [m for m in range(self.settings.population) if m not in {*last, *busy}], count
-        )
+        seats = [place for trial in state.pending if (place := self._seat(trial)) is not None]
+        busy = {member for member, _ in seats}
         ready = [m for m in sorted(last) if m not in busy and self._turn(last[m]) < self.settings.turns]
-        ahead = max((self._turn(trial) for trial in last.values()), default=0)
-        left = state.trials_left
-        if left is not None and left < self.settings.turns - ahead + count:  # one must come to the whole input
-            ready.sort(key=lambda each: -self._turn(last[each]))
+        leads = max((self._turn(last[m]) for m in ready if self.rank(last[m]) is not None), default=0)
+        ahead = max((turn for _, turn in seats), default=0)
+        spare = self.spare(state, self.settings.turns - max(leads, ahead, 1))
+        proposals: list[Proposal] = []
+        if spare is not None and spare <= 0 and max(leads, ahead) > 0:
+            if ahead >= leads:
+                return NothingLeft("it waits for the trials that run", final=False)
+            first = self.ranked([last[m] for m in ready if self._turn(last[m]) == leads])[0]
+            ready, count = sorted(ready, key=lambda m: last[m] is not first), 1
         else:
+            count = count if spare is None else min(count, max(1, spare))
+            missing = [m for m in range(self.settings.population) if m not in {*last, *busy}]
+            proposals = self._begin(state, rng, missing, count)
             ready.sort(key=lambda each: self._turn(last[each]))
         for member in ready:
             if len(proposals) == count:

@@ -112,6 +112,15 @@ def longest_wait(allocator: Allocator, tenant: str, now: float) -> float | None:
     return (2 + math.ceil(before / at_once)) * max(each for each in longest if each is not None)
 
 
+def used_now(tenant: Tenant) -> list[float]:
+    """What the runs and Cores of a tenant take; places that are only kept for it are of others still, and no use."""
+    used = list(tenant.used)
+    for job in tenant.jobs.values():
+        for request in job.booked.values():
+            used = [max(0.0, u - d) for u, d in zip(used, request.demand, strict=True)]
+    return used
+
+
 def dominant_shares(allocator: Allocator) -> dict[str, float]:
     """The dominant share of each tenant now."""
     return {name: tenant.view.share for name, tenant in allocator.tenants.items()}

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tradewind.engine.search_builder import study_document, study_names
+from tradewind.engine.search_builder import build_stopping_rules, study_document, study_names
+from tradewind.engine.state_machine.stopping_rules import SearchProgress
 from tradewind.errors import InputError, QuotaError, StudyBusyError, StudyNotFoundError
-from tradewind.problem import Budget
+from tradewind.problem import Budget, TrialState
 from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.store.base import Store, StudyRow, StudySummary
 from tradewind.store.clusters.cluster_store import OPEN_JOB_STATES, ClusterStore, JobRow
@@ -63,7 +64,23 @@ def study_to_continue(studies: Store, spec: JobSpec, tenant: str, clusters: Clus
             f"study {found.id} ({found.name}) is being run by process {summary.holder}", hint="end that one first"
         )
     check_budget_left(spec.budget, summary)
+    _check_goes_on(studies, spec, summary)
     return found
+
+
+def _check_goes_on(studies: Store, spec: JobSpec, summary: StudySummary) -> None:
+    """See that no stopping rule ends a study again before it has run anything.
+
+    Raises:
+        InputError: One does.
+    """
+    ended = [each for each in studies.trials(summary.study.id) if each.state.ended and each.state != TrialState.LOST]
+    progress = SearchProgress(spec.objective, ended, summary.best, summary.spent)
+    if reason := next((reason for rule in build_stopping_rules(spec) if (reason := rule(progress))), None):
+        raise InputError(
+            f"study {summary.study.id} ({summary.study.name}) would end again at once: {reason}",
+            hint="submit the job without --continue, or with another rule under stop:",
+        )
 
 
 def check_budget_left(budget: Budget, summary: StudySummary) -> None:
@@ -77,8 +94,9 @@ def check_budget_left(budget: Budget, summary: StudySummary) -> None:
         InputError: It may not.
     """
     study, used = summary.study, sum(summary.counts.values())
+    interrupted = any(number for state, number in summary.counts.items() if not TrialState(state).ended)
     over = ""
-    if budget.trials is not None and used >= budget.trials:
+    if budget.trials is not None and used >= budget.trials and not interrupted:
         over = f"it has had {count(used, 'trial')} of {budget.trials}"
     elif budget.dollars is not None and summary.spent >= budget.dollars:
         over = f"it has spent {format_money(summary.spent)} of {format_money(budget.dollars)}"
@@ -165,6 +183,7 @@ def resume_search(
         words = f"study {job.study_id} ({summary.study.name}) is being run by process {summary.holder}"
         raise StudyBusyError(words, hint="end that one first")
     check_budget_left(spec.budget, summary)
+    _check_goes_on(studies, spec, summary)
     return continue_search(clusters, spec, job, summary.study)
 
 

@@ -196,11 +196,12 @@ def submission_options(
 
 def _checked_problem(spec: JobSpec) -> Problem:
     from tradewind.engine.proposals import first_proposals
-    from tradewind.engine.search_builder import build_problem, build_stopping_rules
+    from tradewind.engine.search_builder import build_problem, build_searcher, build_stopping_rules
     from tradewind.utils.paths import data_folder
 
     problem = build_problem(spec, data_folder())
     first_proposals(spec, problem, ())
+    build_searcher(spec, problem)
     build_stopping_rules(spec)
     return problem
 
