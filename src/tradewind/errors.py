@@ -69,7 +69,9 @@ def _without_passwords(text: str) -> str:
 
 
 class TradewindError(Exception):
-    """The root of all errors raised on purpose. None has a password in it that stands in an address.
+    """The root of all errors raised on purpose.
+
+    No message repeats a password that stands in an address.
 
     Args:
         message: What is wrong and where, without a final full stop.

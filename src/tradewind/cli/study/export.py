@@ -329,18 +329,13 @@ def import_records(
     from contextlib import closing
 
     from tradewind.cli.common import emit_json, open_store
-    from tradewind.engine.records.study_import import import_foreign_trials, import_study, is_foreign
-    from tradewind.errors import RecordError
-    from tradewind.passwords import hide_passwords
+    from tradewind.engine.records.study_import import import_foreign_trials, import_study
+    from tradewind.passwords import hide_password
     from tradewind.utils.paths import data_folder
     from tradewind.workflow.execution.stored.run_records import is_run_export
 
-    path, foreign, shown = Path(file), is_foreign(file), hide_passwords(file)
-    if "://" not in file and not (foreign and "#" in file) and (not path.exists() or (path.is_dir() and not foreign)):
-        raise _no_source(path)
-    if foreign and (study is None or job is not None):
-        hint = "name the study that takes them: --study NAME, or --study job.yaml, of which one is made"
-        raise RecordError("these trials have no job", hint=hint, file=shown)
+    path, shown = Path(file), hide_password(file) if "://" in file else file
+    foreign = _is_foreign(file, has_job=study is not None and job is None)
     names = _renamed(rename or [], foreign=foreign)
     made_of_job = study is None or _is_job(study)
     with closing(open_store(store, must_exist=not made_of_job)) as opened:
@@ -358,6 +353,20 @@ def import_records(
         emit_json({"file": shown, **_import_document(done)})
     else:
         _print_import(done)
+
+
+def _is_foreign(file: str, *, has_job: bool) -> bool:
+    """True for trials of another tool, which have no job; what is not there, or is nothing, is refused."""
+    from tradewind.engine.records.study_import import is_foreign
+    from tradewind.errors import RecordError
+
+    path, foreign = Path(file), is_foreign(file)
+    if "://" not in file and not (foreign and "#" in file) and (not path.exists() or (path.is_dir() and not foreign)):
+        raise _no_source(path)
+    if foreign and not has_job:
+        hint = "name the study that takes them: --study NAME, or --study job.yaml, of which one is made"
+        raise RecordError("these trials have no job", hint=hint, file=file)
+    return foreign
 
 
 def _renamed(words: Sequence[str], *, foreign: bool) -> dict[str, str]:
