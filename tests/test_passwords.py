@@ -125,3 +125,4 @@ def test_no_error_tells_a_password(kind: type[StoreError | InputError]) -> None:
         "postgresql://user:***@host/name?sslpassword=*** is away (write postgresql://user:***@host/name?sslpassword=***)"
     )
     assert "word@" not in str(InputError("away", file=address, line=3))
+    assert str(InputError("away", file="postgresql://u:two words@h/n")) == "postgresql://u:***@h/n: away"

@@ -107,7 +107,11 @@ class InputError(TradewindError):
         self, message: str, *, hint: str | None = None, file: str | None = None, line: int | None = None
     ) -> None:
         super().__init__(message, hint=hint)
-        self.file = None if file is None else _without_passwords(file)
+        self.file = file
+        if file is not None and "://" in file:
+            from tradewind.passwords import hide_password
+
+            self.file = hide_password(file)
         self.line = line
 
     def __str__(self) -> str:

@@ -103,6 +103,7 @@ def _export(
 
     from tradewind.cli.common import emit_json, find_study, open_store
     from tradewind.errors import InputError
+    from tradewind.passwords import hide_password
     from tradewind.utils import units
 
     chosen = _format(format_, out, as_json)
@@ -129,7 +130,8 @@ def _export(
             else:
                 place, count = out, _write_file(opened, study_id, chosen, Path(out), log_bytes)
         except OSError as error:
-            raise InputError(f"cannot write {out}: {error.strerror or error}", hint="choose another file") from None
+            shown = hide_password(out) if "://" in out else out
+            raise InputError(f"cannot write {shown}: {error.strerror or error}", hint="choose another file") from None
     if as_json:
         emit_json({"file": place, "format": chosen.value, f"{_what(found)}s": count})
     else:
@@ -328,7 +330,7 @@ def import_records(
     """Take the trials of a study, those that another tool has run, or the run of a workflow into the store."""
     from contextlib import closing
 
-    from tradewind.cli.common import emit_json, open_store
+    from tradewind.cli.common import open_store
     from tradewind.engine.records.study_import import import_foreign_trials, import_study
     from tradewind.passwords import hide_password
     from tradewind.utils.paths import data_folder
@@ -347,12 +349,7 @@ def import_records(
             done = import_foreign_trials(file, opened, data_folder(), into, names)
         else:
             done = import_study(path, opened, data_folder(), into, job_folder=job)
-    for note in done.notes:
-        typer.echo(f"tradewind: {shown}: {note}", err=True)
-    if as_json:
-        emit_json({"file": shown, **_import_document(done)})
-    else:
-        _print_import(done)
+    _print_import(done, shown, as_json=as_json)
 
 
 def _is_foreign(file: str, *, has_job: bool) -> bool:
@@ -453,9 +450,15 @@ def _taker(store: Store, study: str) -> StudyRow:
     return new_study(load_spec(Path(study)))
 
 
-def _print_import(done: StudyImport) -> None:
+def _print_import(done: StudyImport, shown: str, *, as_json: bool) -> None:
+    from tradewind.cli.common import emit_json
     from tradewind.utils.units import count
 
+    for note in done.notes:
+        typer.echo(f"tradewind: {shown}: {note}", err=True)
+    if as_json:
+        emit_json({"file": shown, **_import_document(done)})
+        return
     row, trials = done.trials.study, done.trials
     into = f"{'a new study' if done.made else 'study'} {row.name} (id {row.id})"
     typer.echo(f"took {count(trials.new, 'trial')} into {into}")
