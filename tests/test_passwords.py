@@ -93,6 +93,7 @@ def test_what_sqlalchemy_takes_for_a_password_is_hidden(user: str, password: str
         ("host=h PGPASSWORD=ab user=u", "host=h PGPASSWORD=*** user=u"),
         ("user:word@host/name", "user:***@host/name"),
         ("smtp_password=env:WORD", None),
+        ("--pwd=/x of singularity", None),
     ],
 )
 def test_addresses_of_all_kinds(address: str, shown: str | None) -> None:
