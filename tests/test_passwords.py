@@ -93,6 +93,7 @@ def test_what_sqlalchemy_takes_for_a_password_is_hidden(user: str, password: str
         ("host=h PGPASSWORD=ab user=u", "host=h PGPASSWORD=*** user=u"),
         ("user:word@host/name", "user:***@host/name"),
         ("smtp_password=env:WORD", None),
+        ("--pwd=/x of singularity", None),
     ],
 )
 def test_addresses_of_all_kinds(address: str, shown: str | None) -> None:
@@ -125,3 +126,4 @@ def test_no_error_tells_a_password(kind: type[StoreError | InputError]) -> None:
         "postgresql://user:***@host/name?sslpassword=*** is away (write postgresql://user:***@host/name?sslpassword=***)"
     )
     assert "word@" not in str(InputError("away", file=address, line=3))
+    assert str(InputError("away", file="postgresql://u:two words@h/n")) == "postgresql://u:***@h/n: away"

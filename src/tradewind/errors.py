@@ -69,7 +69,9 @@ def _without_passwords(text: str) -> str:
 
 
 class TradewindError(Exception):
-    """The root of all errors raised on purpose. None has a password in it that stands in an address.
+    """The root of all errors raised on purpose.
+
+    No message repeats a password that stands in an address.
 
     Args:
         message: What is wrong and where, without a final full stop.
@@ -105,7 +107,11 @@ class InputError(TradewindError):
         self, message: str, *, hint: str | None = None, file: str | None = None, line: int | None = None
     ) -> None:
         super().__init__(message, hint=hint)
-        self.file = None if file is None else _without_passwords(file)
+        self.file = file
+        if file is not None and "://" in file:
+            from tradewind.passwords import hide_password
+
+            self.file = hide_password(file)
         self.line = line
 
     def __str__(self) -> str:

@@ -25,7 +25,7 @@ _PORT = re.compile(r"[^:/?#@]*:\d{1,5}(?:[/?#]|$)")
 _TOKEN = re.compile(r"[^/?#@]+@")
 _OPTION = re.compile(r"(?<=[?&;])([^?&;=]+)=([^&]*)")
 _WORD = re.compile(
-    r"(?<![\w?&;=])([A-Za-z_]*(?:password|passwd|pwd))(\s*=\s*)(?!(?:env|file|keyring):)"
+    r"(?<![\w?&;=])([A-Za-z_]*(?:password|passwd))(\s*=\s*)(?!\*\*\*|(?:env|file|keyring):)"
     r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^\s;]+)",
     re.IGNORECASE,
 )

@@ -363,9 +363,15 @@ def test_a_function_that_returns_an_infinity_has_failed_there() -> None:
         assert sum(t.state == TrialState.FAILED for t in study.trials) == 2
 
 
-def test_a_function_that_returns_no_number_is_refused_in_one_line() -> None:
-    with Study(JOB) as study, pytest.raises(ConfigurationError, match="the metric value cannot be 'low'"):
-        study.optimise(lambda x, mode: "low")  # type: ignore[arg-type, return-value]
+def test_a_function_that_returns_no_number_fails_its_trial_and_nothing_else() -> None:
+    def function(x: int, mode: str) -> Any:
+        return "low" if mode == "fancy" else float(x)
+
+    with Study({**JOB, "searcher": "exhaustive"}) as study:
+        best = study.optimise(function)
+        assert best is not None and best.configuration["x"] == 0
+        failed = [t.observation.reason for t in study.trials if t.state == TrialState.FAILED and t.observation]
+        assert failed == ["it returned 'low', which is no number"] * 11
 
 
 def test_a_second_opening_in_the_same_process_is_refused_and_changes_nothing() -> None:

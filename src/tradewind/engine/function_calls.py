@@ -7,7 +7,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tradewind import plugins, runtime_api
 from tradewind.errors import ConfigurationError
 from tradewind.problem import COST, RUNTIME, RunOutput
-from tradewind.utils.user_functions import exception_words
+from tradewind.utils.user_functions import UserFunctionError, exception_words, exit_words, returned_metrics
 
 if TYPE_CHECKING:
     from tradewind.engine.ask_tell.asked_trial import Asked
@@ -125,19 +125,17 @@ async def await_for_trial(
 
 
 def _failure(error: Exception | SystemExit, runtime: float) -> dict[str, Any]:
-    if isinstance(error, SystemExit):  # the function's end, whatever the code, and not that of the search
-        code = "" if error.code is None else repr(error.code)
-        return {"runtime": runtime, "state": "failed", "reason": f"it called sys.exit({code})"}
+    if isinstance(error, SystemExit):  # the function's end, and not that of the search
+        return {"runtime": runtime, "state": "failed", "reason": exit_words(error)}
     return {"runtime": runtime, "state": "failed", "reason": exception_words(error)}
 
 
 def _result(value: Any, asked: Asked, metric: str, runtime: float, folder: Path) -> dict[str, Any]:
-    metrics = _reported(folder, asked, runtime)
-    if isinstance(value, Mapping):
-        metrics |= dict(value)
-    elif value is not None and metric not in (COST, RUNTIME):
-        metrics[metric] = value
-    return {"runtime": runtime, "metrics": metrics}
+    try:
+        returned = returned_metrics(value, "" if metric in (COST, RUNTIME) else metric)
+    except UserFunctionError as error:
+        return {"runtime": runtime, "state": "failed", "reason": str(error)}
+    return {"runtime": runtime, "metrics": {**_reported(folder, asked, runtime), **returned}}
 
 
 _reports: ContextVar[str | None] = ContextVar("tradewind_reports", default=None)

@@ -332,8 +332,11 @@ class Store(Plugin, ABC):
             StoreError: This store is for one worker at a time.
         """
         from tradewind.errors import StoreError
+        from tradewind.passwords import hide_password
 
-        raise StoreError(f"the store {self.url} is for one worker at a time", hint="open the study with Study(...)")
+        raise StoreError(
+            f"the store {hide_password(self.url)} is for one worker at a time", hint="open the study with Study(...)"
+        )
 
     @abstractmethod
     def renew(self, study_id: int, token: str, seconds: float) -> None:

@@ -7,9 +7,10 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import math
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +19,9 @@ from pydantic import AfterValidator
 
 from tradewind.errors import TradewindError
 from tradewind.utils.paths import expand
+
+_LONGEST = 80
+"""Characters of a value in the words of an error."""
 
 
 def check_function_reference(reference: str) -> str:
@@ -189,3 +193,52 @@ def exception_words(error: BaseException) -> str:
     except Exception:  # an exception of the user's own may fail at that
         said = ""
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def exit_words(error: SystemExit) -> str:
+    """Words for the end of a function that has called ``sys.exit``, whatever the code."""
+    return f"it called sys.exit({'' if error.code is None else _shown(error.code)})"
+
+
+def returned_metrics(value: Any, metric: str) -> dict[str, float]:
+    """The metrics that a function for trials has returned, as numbers; the same wherever it is called.
+
+    Args:
+        value: What it has returned: a number, a mapping of metrics, or None.
+        metric: The objective's metric, which a bare number is a value of; empty where it is none of the function's.
+
+    Raises:
+        UserFunctionError: It is something else, or the objective's value is not finite.
+    """
+    if value is None or (not metric and not isinstance(value, Mapping)):
+        return {}
+    if not isinstance(value, Mapping):
+        return {metric: _figure(value, "", finite=True)}
+    found = {}
+    for name, one in value.items():
+        if not isinstance(name, str) or not name:
+            raise UserFunctionError(f"it returned a metric that is called {_shown(name)}, and names are text")
+        found[name] = _figure(one, f"{name}=", finite=name == metric)
+    return found
+
+
+def _figure(value: Any, named: str, *, finite: bool) -> float:
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError  # float() would read some of them
+        number = float(value)
+    except OverflowError:
+        raise UserFunctionError(f"it returned {named}{_shown(value)}, which is too large for a number") from None
+    except Exception:  # an object of the user's own may raise anything
+        raise UserFunctionError(f"it returned {named}{_shown(value)}, which is no number") from None
+    if finite and not math.isfinite(number):
+        raise UserFunctionError(f"it returned {named}{number}, which is no finite number")
+    return number
+
+
+def _shown(value: Any) -> str:
+    try:
+        words = " ".join(repr(value).split())
+    except Exception:  # an object of the user's own, or a whole number of thousands of digits
+        words = f"an object of type {type(value).__name__}"
+    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 3]}..."

@@ -34,6 +34,8 @@ def root() -> Iterator[None]:
         "Authorization: Basic YW5uOnNlY3JldHNlY3JldA==",
         "GET /r/nY3kq0v3cVw2v0JpTnY3kq0v3cVw2v0JpT/stdout",
         "postgresql+psycopg://tw:hunter2hunter2@db/tradewind",
+        "postgresql+psycopg://tw@corp:hunter2/hunter2@db/tradewind",
+        "postgresql+psycopg://tw@db/tradewind?sslpassword=hunter2;hunter2&x=1",
         "?token=hunter2hunter2&x=1",
         '{"password": "hunter2hunter2"}',
         "smtp_password=hunter2hunter2",

@@ -160,6 +160,44 @@ def test_a_submitted_function_is_searched_and_its_exits_fail_their_trials_only(
             assert trial.observation.objective == wanted
 
 
+ALL_WRONG = """
+import math, sys
+from tradewind import tunable
+
+VALUES = ["abc", math.nan, None, {"value": "x"}]
+
+@tunable({"x": [0, 1, 2, 3, 4]}, searcher="exhaustive", stop=[{"use": "all_failed", "trials": 20}])
+def wrong(x):
+    return VALUES[x] if x < 4 else sys.exit(0)
+"""
+
+
+@pytest.mark.slow
+def test_a_function_that_returns_nothing_useful_fails_all_its_trials_alike_here_and_there(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "wrong.py").write_text(ALL_WRONG)
+    function = load_function("work/wrong.py:wrong").function
+    assert function.tune(fresh=True, progress=False) is None
+    assert run(["submit", "work/wrong.py:wrong"]) == 0
+    assert run(["cluster", "start", "--until-empty"]) == 7
+    with closing(ClusterStore(store_url())) as queue, closing(plugins.create("store", "sql", {}, url=store_url())) as s:
+        (job,) = queue.jobs()
+        assert job.state == "failed" and job.study_id is not None
+        (here,) = [row.id for row in s.list_studies() if row.id != job.study_id]
+        mine, theirs = ([trial.observation for trial in s.trials(number)] for number in (here, job.study_id))
+    assert [one.reason for one in mine if one is not None] == [
+        "it returned 'abc', which is no number",
+        "it returned nan, which is no finite number",
+        "the output has no metric 'value'; it has cost, runtime",
+        "it returned value='x', which is no number",
+        "it called sys.exit(0)",
+    ]
+    for one, other in zip(mine, theirs, strict=True):
+        assert one is not None and other is not None
+        assert other.reason.removeprefix("the program exited with code 1: ").replace("exit_code, ", "") == one.reason
+
+
 WRONG = """
 from tradewind import tunable
 

@@ -103,6 +103,7 @@ def _export(
 
     from tradewind.cli.common import emit_json, find_study, open_store
     from tradewind.errors import InputError
+    from tradewind.passwords import hide_password
     from tradewind.utils import units
 
     chosen = _format(format_, out, as_json)
@@ -129,7 +130,8 @@ def _export(
             else:
                 place, count = out, _write_file(opened, study_id, chosen, Path(out), log_bytes)
         except OSError as error:
-            raise InputError(f"cannot write {out}: {error.strerror or error}", hint="choose another file") from None
+            shown = hide_password(out) if "://" in out else out
+            raise InputError(f"cannot write {shown}: {error.strerror or error}", hint="choose another file") from None
     if as_json:
         emit_json({"file": place, "format": chosen.value, f"{_what(found)}s": count})
     else:
@@ -328,19 +330,14 @@ def import_records(
     """Take the trials of a study, those that another tool has run, or the run of a workflow into the store."""
     from contextlib import closing
 
-    from tradewind.cli.common import emit_json, open_store
-    from tradewind.engine.records.study_import import import_foreign_trials, import_study, is_foreign
-    from tradewind.errors import RecordError
-    from tradewind.passwords import hide_passwords
+    from tradewind.cli.common import open_store
+    from tradewind.engine.records.study_import import import_foreign_trials, import_study
+    from tradewind.passwords import hide_password
     from tradewind.utils.paths import data_folder
     from tradewind.workflow.execution.stored.run_records import is_run_export
 
-    path, foreign, shown = Path(file), is_foreign(file), hide_passwords(file)
-    if "://" not in file and not (foreign and "#" in file) and (not path.exists() or (path.is_dir() and not foreign)):
-        raise _no_source(path)
-    if foreign and (study is None or job is not None):
-        hint = "name the study that takes them: --study NAME, or --study job.yaml, of which one is made"
-        raise RecordError("these trials have no job", hint=hint, file=shown)
+    path, shown = Path(file), hide_password(file) if "://" in file else file
+    foreign = _is_foreign(file, has_job=study is not None and job is None)
     names = _renamed(rename or [], foreign=foreign)
     made_of_job = study is None or _is_job(study)
     with closing(open_store(store, must_exist=not made_of_job)) as opened:
@@ -352,12 +349,21 @@ def import_records(
             done = import_foreign_trials(file, opened, data_folder(), into, names)
         else:
             done = import_study(path, opened, data_folder(), into, job_folder=job)
-    for note in done.notes:
-        typer.echo(f"tradewind: {shown}: {note}", err=True)
-    if as_json:
-        emit_json({"file": shown, **_import_document(done)})
-    else:
-        _print_import(done)
+    _print_import(done, shown, as_json=as_json)
+
+
+def _is_foreign(file: str, *, has_job: bool) -> bool:
+    """True for trials of another tool, which have no job; what is not there, or is nothing, is refused."""
+    from tradewind.engine.records.study_import import is_foreign
+    from tradewind.errors import RecordError
+
+    path, foreign = Path(file), is_foreign(file)
+    if "://" not in file and not (foreign and "#" in file) and (not path.exists() or (path.is_dir() and not foreign)):
+        raise _no_source(path)
+    if foreign and not has_job:
+        hint = "name the study that takes them: --study NAME, or --study job.yaml, of which one is made"
+        raise RecordError("these trials have no job", hint=hint, file=file)
+    return foreign
 
 
 def _renamed(words: Sequence[str], *, foreign: bool) -> dict[str, str]:
@@ -444,9 +450,15 @@ def _taker(store: Store, study: str) -> StudyRow:
     return new_study(load_spec(Path(study)))
 
 
-def _print_import(done: StudyImport) -> None:
+def _print_import(done: StudyImport, shown: str, *, as_json: bool) -> None:
+    from tradewind.cli.common import emit_json
     from tradewind.utils.units import count
 
+    for note in done.notes:
+        typer.echo(f"tradewind: {shown}: {note}", err=True)
+    if as_json:
+        emit_json({"file": shown, **_import_document(done)})
+        return
     row, trials = done.trials.study, done.trials
     into = f"{'a new study' if done.made else 'study'} {row.name} (id {row.id})"
     typer.echo(f"took {count(trials.new, 'trial')} into {into}")

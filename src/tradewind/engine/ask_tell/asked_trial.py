@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from tradewind.engine.search_builder import find_or_create_study
 from tradewind.errors import ConfigurationError, StudyNotFoundError
+from tradewind.passwords import hide_password
 from tradewind.problem import Configuration, Fault, Offer, Problem, Run, RunState, Trial
 from tradewind.problem.job_spec.spec import JobSpec, load_spec, parse_mapping
 from tradewind.problem.yaml_source import plain_document
@@ -271,8 +272,9 @@ def found_study(
         return spec, find_or_create_study(spec, store)[0]
     found = [study for study in store.find_studies(source) if study.kind == "search"]
     if not found:
+        place = hide_password(store.url)
         raise StudyNotFoundError(
-            f"there is no study {source!r} at {store.url}" if source else f"there is no study at {store.url} yet",
+            f"there is no study {source!r} at {place}" if source else f"there is no study at {place} yet",
             hint="give the job, too: Study.open(url, {...})",
         )
     document = dict(found[0].spec)

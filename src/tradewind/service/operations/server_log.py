@@ -10,6 +10,8 @@ import sys
 from contextvars import ContextVar
 from typing import Any, Literal, TextIO
 
+from tradewind.passwords import hide_passwords
+
 LogFormat = Literal["text", "json"]
 
 call_id: ContextVar[str] = ContextVar("tradewind_call", default="")
@@ -19,7 +21,6 @@ _SECRETS = (
     (re.compile(r"\btw_[A-Za-z0-9_-]{8,}"), "tw_..."),
     (re.compile(r"(?i)\b(bearer|basic|digest)\s+[A-Za-z0-9+/=._~-]{8,}"), r"\1 ..."),
     (re.compile(r"(/r/)[A-Za-z0-9_-]{8,}"), r"\1..."),
-    (re.compile(r"(://[^/\s:@]+:)[^@\s/]+@"), r"\1...@"),
     (
         re.compile(r"(?i)(password|passwd|secret|token|csrf|session|signature)(['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;}]+"),
         r"\1\2...",
@@ -30,6 +31,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
 def redact(text: str) -> str:
     """Remove from a text what looks like a token, a password or the secret of a link."""
+    text = hide_passwords(text)
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
     return text

@@ -6,6 +6,7 @@ that every run gets.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -16,7 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from tradewind import runtime_api
-from tradewind.utils.user_functions import UserFunctionError, exception_words, load_object
+from tradewind.utils.user_functions import (
+    UserFunctionError,
+    exception_words,
+    exit_words,
+    load_object,
+    returned_metrics,
+)
 
 MODULE = "tradewind.tenancy.submission.function_program"
 
@@ -62,19 +69,20 @@ def call(function: Any, metric: str, environment: Mapping[str, str]) -> int:
     arguments = arguments_from(environment, function.specification["space"])
     try:
         value = function(**arguments)
+        metrics = returned_metrics(value, metric)
+    # The reason of the trial is the last line.
     except SystemExit as error:
-        sys.stderr.write(f"{function.__name__} called sys.exit({'' if error.code is None else repr(error.code)})\n")
+        sys.stderr.write(f"{exit_words(error)}\n")
         return error.code if isinstance(error.code, int) and 0 < error.code < 256 else 1
+    except UserFunctionError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
     except Exception as error:
         traceback.print_exc()
-        # The reason of the trial is the last line, which of an exception of many lines says little.
-        sys.stderr.write(f"{function.__name__}: {exception_words(error)}\n")
+        sys.stderr.write(f"{exception_words(error)}\n")  # the last one of an exception of many lines says little
         return 1
     _tell_of_threads(function.__name__)
-    if isinstance(value, Mapping):
-        runtime_api.report(**value)
-    elif value is not None and metric:
-        runtime_api.report(**{metric: value})
+    runtime_api.report(**{name: value for name, value in metrics.items() if math.isfinite(value)})
     return 0
 
 

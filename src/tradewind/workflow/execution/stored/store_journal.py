@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.errors import StoreError, StudyBusyError, StudyNotFoundError, TradewindError, WorkflowError
+from tradewind.passwords import hide_password
 from tradewind.problem import Run, RunState
 from tradewind.store.base import Change, Store, StudyRow, store_at, this_process
 from tradewind.store.studies.sql_store import SqlStore
@@ -356,7 +357,8 @@ def _open(url: str) -> tuple[Store, WorkflowStore]:
     store = store_at(url)
     if not isinstance(store, SqlStore):
         store.close()
-        raise StoreError(f"the store {url} keeps no runs of workflows", hint="use SQLite or PostgreSQL, or --no-store")
+        hint = "use SQLite or PostgreSQL, or --no-store"
+        raise StoreError(f"the store {hide_password(url)} keeps no runs of workflows", hint=hint)
     try:
         return store, WorkflowStore(url)
     except BaseException:
