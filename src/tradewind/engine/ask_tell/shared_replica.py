@@ -219,7 +219,8 @@ class SharedReplica:
             kept = json.loads(step.searcher_state)
             if kept.get("searcher") == self._searcher.name and kept.get("state"):
                 self._searcher.restore(kept["state"])
-        self._ahead.caught_up(self._read_before + self._take(step.changes(self._seen)))
+        changed = self._read_before + self._take(step.changes(self._seen))
+        self._ahead.caught_up(changed, quick=self._own.is_quick)
         self._read_before = 0
         for rows in self._owed:
             self._write(step, rows, {})

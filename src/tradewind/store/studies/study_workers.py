@@ -269,6 +269,7 @@ class StudyWorkers:
         with self._database.write() as connection:
             STUDY_LEASES.lock(connection, self.study_id)
             STUDY_LEASES.forget_seats(connection, self.study_id, [token])
+            PROPOSER_LEASES.release(connection, self.study_id, token)
             if not live_workers(connection, self.study_id):
                 STUDY_LEASES.release(connection, self.study_id, SHARED, moment=time.time())
 
