@@ -10,6 +10,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
+from tradewind.engine.ask_tell import shared_replica
 from tradewind.engine.ask_tell.asked_trial import (
     Asked,
     RunOutcome,
@@ -20,7 +21,6 @@ from tradewind.engine.ask_tell.asked_trial import (
     named_trial,
     not_asked,
 )
-from tradewind.engine.ask_tell import shared_replica
 from tradewind.engine.ask_tell.shared_replica import SharedReplica, by_trial
 from tradewind.engine.function_calls import call_for_trial, check_plain_function
 from tradewind.engine.proposals import (
@@ -178,7 +178,7 @@ class SharedStudy(SharedReplica):
         return self._leads
 
     def _await_proposals(self) -> None:
-        """Wait until there seems to be something to take, or nobody who proposes it; only looking, which stops nobody."""
+        """Wait until there seems to be something to take, or nobody who proposes it; to look stops nobody."""
         begun, pause = Moment.now(), _SOON
         while begun.ago() <= _PROPOSES:
             time.sleep(pause)

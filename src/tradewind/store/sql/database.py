@@ -91,7 +91,7 @@ class GroupCommit:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """No other thread of this process writes by this in the meantime: it waits here, and does not look at the file."""
+        """Keep other threads of this process from writing by this in the meantime; they do not look at the file."""
         with self._turn:
             yield
 
