@@ -516,6 +516,31 @@ def test_the_number_of_proposals_ahead_follows_the_rate_of_the_others(monkeypatc
         monkeypatch.setattr(Moment, "ago", lambda moment, seconds=seconds: seconds)
         count.caught_up(changed)
         assert count.worth == worth
+    count.workers = 50  # the one that proposes comes to it once in a round of all, however slow the store is
+    for changed, quick, worth in ((16, True, 200), (16, False, 0), (3, True, 0)):
+        monkeypatch.setattr(Moment, "ago", lambda moment: 60.0)
+        count.caught_up(changed, quick=quick)
+        assert count.worth == worth
+
+
+def test_who_finds_nothing_ahead_leaves_it_to_one_worker_to_take_in_what_all_have_found(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_study, "_PROPOSES", 0.05)
+    with OneOfACrowd(url, JOB) as one, OneOfACrowd(url, JOB) as two, OneOfACrowd(url, JOB) as three:
+        one.ask()
+        two.ask(4)
+        with one._workers.step(lasting=False) as step:  # it has begun, and is not done yet
+            assert step.lead(three._token, three._holder, 60.0)
+        monkeypatch.setattr(shared_study, "_PROPOSES", 60.0)
+
+        def propose(seconds: float) -> None:
+            monkeypatch.setattr(shared_study.time, "sleep", lambda seconds: None)
+            assert three.ask()
+
+        monkeypatch.setattr(shared_study.time, "sleep", propose)
+        assert [asked.number for asked in two.ask()] == [6]
+        assert not two._leads and two._machine.history.trials == {}
 
 
 _WORKER = """
