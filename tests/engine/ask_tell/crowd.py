@@ -13,7 +13,7 @@ class CrowdCount(AheadCount):
 
     size = 4
 
-    def caught_up(self, changed: int) -> None:
+    def caught_up(self, changed: int, *, quick: bool = False) -> None:
         self.worth, self.many = self.size, True
 
 

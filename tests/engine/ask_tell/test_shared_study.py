@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -24,6 +25,8 @@ from tradewind.engine.ask_tell.shared_study import SharedStudy
 from tradewind.errors import ConfigurationError, StudyBusyError, StudyNotFoundError
 from tradewind.problem import TrialState
 from tradewind.store.base import store_at
+from tradewind.store.studies import rows
+from tradewind.store.studies.study_workers import StudyWorkers
 from tradewind.utils.processes import Moment
 
 JOB: dict[str, Any] = {
@@ -196,7 +199,7 @@ def test_a_replica_that_could_not_be_made_anew_is_made_anew_by_the_next_call(
             alone.tell(asked, runtime=1.0, metrics={"value": 1.0})
         before = list(alone.trials)
     with Study.open(url, JOB) as one:
-        places: list[tuple[object, str]] = [(one._machine, "handle"), (one._store, "trials")]
+        places: list[tuple[object, str]] = [(one._machine, "handle"), (one._workers, "everything")]
         for place in places:
             with monkeypatch.context() as patch:
                 patch.setattr(*place, _interrupt)
@@ -448,6 +451,52 @@ def test_who_opens_a_study_begins_behind_what_has_ended(url: str) -> None:
             assert three.ask() == given
 
 
+def test_others_tell_while_a_worker_that_opens_the_study_reads_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = {**JOB, "budget": {"trials": 12, "dollars": 3.0}}
+    with Study.open(url, job) as one, Study.open(url, job) as two:
+        _tell(one, one.ask()[0], cost=0.5)
+        (second,) = one.ask()
+        read = rows.trial_of
+        begun: list[threading.Thread] = []
+
+        def read_while_another_one_tells(row: Any) -> Any:
+            if not begun:
+                begun.append(threading.Thread(target=lambda: _tell(one, second, cost=0.25)))
+                begun[0].start()
+                begun[0].join(20)
+                assert not begun[0].is_alive(), "it waits for the one that reads"
+            return read(row)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(rows, "trial_of", read_while_another_one_tells)
+            three = Study.open(url, job)
+        assert len(begun) == 1
+        assert (three.spent, three.trials) == (0.75, two.trials)
+        assert [trial.state.value for trial in three.trials] == ["succeeded"] * 2
+        three.close()
+
+
+def test_what_is_enqueued_by_the_job_is_enqueued_once_however_many_open_it(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = {**JOB, "try_first": [{"x": 7}]}
+    everything, others = StudyWorkers.everything, list[SharedStudy]()
+
+    def read_before_another_one_opens_it(workers: StudyWorkers) -> Any:
+        found = everything(workers)
+        if not others:
+            monkeypatch.setattr(StudyWorkers, "everything", everything)
+            others.append(Study.open(url, job))
+            others[0].ask()
+        return found
+
+    monkeypatch.setattr(StudyWorkers, "everything", read_before_another_one_opens_it)
+    with Study.open(url, job) as one, others[0] as two:
+        assert [trial.configuration["x"] for trial in one.trials] == [7]
+        assert one.trials == two.trials
+        assert one.ask()[0].number == 1
+
+
 def test_trials_are_proposed_ahead_only_where_no_result_decides_what_is_next(url: str) -> None:
     jobs: list[dict[str, Any]] = [
         {"searcher": "coordinate_descent"},
@@ -467,6 +516,31 @@ def test_the_number_of_proposals_ahead_follows_the_rate_of_the_others(monkeypatc
         monkeypatch.setattr(Moment, "ago", lambda moment, seconds=seconds: seconds)
         count.caught_up(changed)
         assert count.worth == worth
+    count.workers = 50  # the one that proposes comes to it once in a round of all, however slow the store is
+    for changed, quick, worth in ((16, True, 200), (16, False, 0), (3, True, 0)):
+        monkeypatch.setattr(Moment, "ago", lambda moment: 60.0)
+        count.caught_up(changed, quick=quick)
+        assert count.worth == worth
+
+
+def test_who_finds_nothing_ahead_leaves_it_to_one_worker_to_take_in_what_all_have_found(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_study, "_PROPOSES", 0.05)
+    with OneOfACrowd(url, JOB) as one, OneOfACrowd(url, JOB) as two, OneOfACrowd(url, JOB) as three:
+        one.ask()
+        two.ask(4)
+        with one._workers.step(lasting=False) as step:  # it has begun, and is not done yet
+            assert step.lead(three._token, three._holder, 60.0)
+        monkeypatch.setattr(shared_study, "_PROPOSES", 60.0)
+
+        def propose(seconds: float) -> None:
+            monkeypatch.setattr(shared_study.time, "sleep", lambda seconds: None)
+            assert three.ask()
+
+        monkeypatch.setattr(shared_study.time, "sleep", propose)
+        assert [asked.number for asked in two.ask()] == [6]
+        assert not two._leads and two._machine.history.trials == {}
 
 
 _WORKER = """

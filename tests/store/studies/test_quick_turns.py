@@ -116,6 +116,34 @@ def test_what_is_given_back_while_the_connection_breaks_is_given_back(
             workers.quick.give_back("me", [1])
 
 
+def test_a_look_finds_what_a_turn_would_and_takes_nothing(url: str, open_store: OpenStore) -> None:
+    store = open_store(url)
+    with OneOfACrowd(url, JOB) as study:
+        first = study.ask()
+        quick: QuickTurns = store.workers(study.row.id).quick
+        found = quick.look(Wanted(1, 0))
+        assert (found.done, found.taken, found.left, found.waits, found.newest) == (True, (), 1, False, 4)
+        assert found.is_proposed_for and found.proposer.token == study._token
+        assert quick.look(Wanted(1, 0, after=4)).left == 0
+        study.give_back(first)
+        assert quick.look(Wanted(1, 0)).waits
+        turn = quick.take("me", None, Wanted(1, 0, since=quick.look(Wanted(1, 0)).number), 5)
+        assert turn is not None and [trial.number for trial, _ in turn.taken] == [1]
+
+
+def test_turns_on_postgresql_are_not_planned_each_time(postgresql_url: str, open_store: OpenStore) -> None:
+    store = open_store(postgresql_url)
+    with OneOfACrowd(postgresql_url, JOB) as study:
+        study.ask()
+        quick = store.workers(study.row.id).quick
+        quick.take("me", None, Wanted(1, 0), 5)
+        connection = quick._database._quick.raw_connection()
+        cursor = connection.cursor()
+        cursor.execute("SELECT sum(generic_plans), sum(custom_plans) FROM pg_prepared_statements")
+        assert cursor.fetchone() == (2, 0)
+        connection.close()
+
+
 def test_a_study_that_was_taken_by_force_has_no_turns(url: str, open_store: OpenStore) -> None:
     store = open_store(url)
     with OneOfACrowd(url, JOB) as study:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 
@@ -15,8 +16,12 @@ from tradewind.store.studies.quick_turns import Told
 from tradewind.utils.clock import SystemClock
 from tradewind.utils.processes import Moment
 
-_AT_ONCE, _HABIT, _KEPT = 0.05, 3, 1.0
-"""A worker that has asked at once so many times in a row has its next trial taken for it when it tells one."""
+_AT_ONCE, _HABIT, _KEPT = 0.2, 3, 1.0
+"""A worker that has asked at once so many times has its next trial taken for it when it tells one, until it has not
+asked at once twice in a row: on a machine with much to do, anybody is kept waiting now and then."""
+
+_LITTLE = 0.5
+"""Seconds that a quick worker takes for a trial at most."""
 
 
 class OwnTrials:
@@ -46,7 +51,9 @@ class OwnTrials:
         self.doubtful = False
         self._taken_at = Moment.now()
         self._told_at = Moment.now()
-        self._quick = 0  # times in a row
+        self._handed_at = Moment.now()
+        self._took = (math.inf, math.inf)  # seconds, for the last two trials
+        self._quick = 0  # times that it has asked at once
         self._count = 0  # of the last question
 
     def __contains__(self, number: int) -> bool:
@@ -112,13 +119,22 @@ class OwnTrials:
 
     def asks(self, count: int) -> None:
         """Note that the worker asks for so many trials."""
-        self._quick = self._quick + 1 if self._told_at.ago() < self.at_once else 0
+        at_once = self._told_at.ago() < self.at_once
+        self._quick = min(self._quick + 1, 2 * _HABIT) if at_once else self._quick // 2
         self._count = count
+
+    def handed(self) -> None:
+        """Note that trials were handed to the worker."""
+        self._handed_at = Moment.now()
+
+    def tells(self) -> None:
+        """Note that the worker is about to tell a trial."""
+        self._took = (self._took[1], self._handed_at.ago())
 
     @property
     def is_quick(self) -> bool:
-        """True where the last question was one at once."""
-        return self._quick > 0
+        """True where the worker has had little to do for a trial of late, and asks for the next one at once."""
+        return self._quick > 0 and min(self._took) < _LITTLE
 
     def told(self) -> None:
         """Note that the worker has told a trial."""

@@ -7,9 +7,13 @@ from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.searcher.base import IgnoresResults, Searcher
 from tradewind.utils.processes import Moment
 
-_SECONDS, _MOST, _OF_EACH, _MANY = 0.5, 64, 4, 4
-"""Trials are proposed ahead for so many seconds, at most so many, or so many for each worker, where others have changed
-a few since the last look. Workers that take seconds for a trial have none proposed ahead."""
+_SECONDS, _MOST, _MANY = 0.5, 64, 4
+"""Trials are proposed ahead for so many seconds, at most so many, where others have changed a few since the last look.
+Workers that take seconds for a trial have none proposed ahead."""
+
+_ROUNDS = 4
+"""Quick workers have so many proposed ahead for each of them, however slow the store is: who makes the proposals comes
+to it once in a round of all workers, and they must last until then."""
 
 _CLOCK = 0.001
 """Seconds below which no rate is reckoned."""
@@ -29,7 +33,7 @@ class AheadCount:
     Attributes:
         worth: That number.
         many: So much was changed that it is better read before others are kept waiting.
-        workers: Workers of the study. Who makes the proposals comes to it once in a round of all of them.
+        workers: Workers of the study that are alive.
     """
 
     def __init__(self) -> None:
@@ -41,10 +45,15 @@ class AheadCount:
         """Note that another worker makes proposals ahead."""
         self.worth, self.many = max(self.worth, _MANY), True
 
-    def caught_up(self, changed: int) -> None:
-        """Note how many trials others have changed since the last time."""
+    def caught_up(self, changed: int, *, quick: bool = False) -> None:
+        """Note how many trials others have changed since the last time.
+
+        Args:
+            changed: That number.
+            quick: This worker has little to do for a trial, and the others are taken to be like it.
+        """
         self.many = changed >= _MANY
         rate = changed / max(self._last.ago(), _CLOCK)
-        most = max(_MOST, _OF_EACH * self.workers)
-        self.worth = min(most, int(_SECONDS * rate)) if self.many else 0
+        least = _ROUNDS * self.workers if quick else 0
+        self.worth = max(least, min(_MOST, int(_SECONDS * rate))) if self.many else 0
         self._last = Moment.now()

@@ -143,22 +143,57 @@ class SharedReplica:
         self._live: set[str | None] = set()
         self._live_at = -math.inf
         with self._workers.step(lasting=False) as step:
-            self.row = self._store.study(self.row.id)
-            self._stands = self.row.spec == self._present.get("spec", self.row.spec)  # as this worker would write it
-            restore_searcher_state(self._searcher, self.row)
-            self._searcher_state = step.searcher_state
-            trials, runs = self._store.trials(self.row.id), self._store.runs(self.row.id)
-            news = step.changes(0)
-            self._seen = self._number = news.number
-            self._owners = {one.number: news.owners[one.number] for one in news.trials if not one.state.ended}
-            ahead = [number for number, owner in self._owners.items() if owner == AHEAD]
+            self._note_row(step)
+            # All changes up to that one are in what is read from here on, while nobody is kept waiting.
+            self._seen = self._number = step.last()
+        trials, runs = self._workers.everything()
+        is_read = self._read_alone(trials, runs)
+        with self._workers.step(lasting=False) as step:
+            if is_read:
+                self._catch_up(step)
+            else:
+                self._read_under_lock(step, trials, runs)
+            owners = step.open()
+            self._owners |= owners
+            ahead = [number for number, owner in owners.items() if owner == AHEAD]
             # Trials up to that one are not ahead; nothing was given back until that change.
-            self._after = min(ahead, default=max(news.owners, default=NOBODY) + 1) - 1
-            self._since = 0 if None in self._owners.values() else self._seen
-            first = list(first_proposals(self.spec, self._problem, trials).proposals.values())
-            self._feed(step, ev.SearchOpened(trials, runs, self.row.elapsed, enqueued=first))
-            self._new = []  # runs that go on: who has them is known
+            self._after = min(ahead, default=max(self._machine.history.trials, default=NOBODY) + 1) - 1
+            self._since = 0 if None in owners.values() else self._seen
         self._damaged = False
+
+    def _note_row(self, step: SharedStep) -> None:
+        self.row = self._store.study(self.row.id)
+        self._stands = self.row.spec == self._present.get("spec", self.row.spec)  # as this worker would write it
+        restore_searcher_state(self._searcher, self.row)
+        self._searcher_state = step.searcher_state
+
+    def _read_alone(self, trials: Sequence[Trial], runs: Sequence[Run]) -> bool:
+        """Take in what the store has; False, and nothing is taken in, where something is to be written for it.
+
+        That is only right while nobody else can change anything.
+        """
+        if first_proposals(self.spec, self._problem, trials).proposals:
+            return False
+        self._feed(None, ev.SearchOpened(trials, runs, self.row.elapsed))
+        if not self._owed and not self._new:
+            return True
+        self._owed, self._new = [], []
+        self._prepare()
+        return False
+
+    def _read_under_lock(self, step: SharedStep, trials: Sequence[Trial], runs: Sequence[Run]) -> None:
+        """Take in what the store has, with what was changed since it was read, and write what follows from it."""
+        self._note_row(step)
+        news = step.changes(self._seen)
+        self._seen = self._number = news.number
+        known = {trial.number: trial for trial in (*trials, *news.trials)}
+        every = {run.run_id: run for run in (*runs, *news.runs)}
+        trials = [known[number] for number in sorted(known)]
+        runs = sorted(every.values(), key=lambda run: (run.trial, run.attempt, run.run_id))
+        self._owners = {**step.open()}
+        first = list(first_proposals(self.spec, self._problem, trials).proposals.values())
+        self._feed(step, ev.SearchOpened(trials, runs, self.row.elapsed, enqueued=first))
+        self._new = []  # runs that go on: who has them is known
 
     @property
     def _tells_alone(self) -> bool:
@@ -219,7 +254,8 @@ class SharedReplica:
             kept = json.loads(step.searcher_state)
             if kept.get("searcher") == self._searcher.name and kept.get("state"):
                 self._searcher.restore(kept["state"])
-        self._ahead.caught_up(self._read_before + self._take(step.changes(self._seen)))
+        changed = self._read_before + self._take(step.changes(self._seen))
+        self._ahead.caught_up(changed, quick=self._own.is_quick)
         self._read_before = 0
         for rows in self._owed:
             self._write(step, rows, {})

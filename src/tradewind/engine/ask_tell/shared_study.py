@@ -10,6 +10,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
+from tradewind.engine.ask_tell import shared_replica
 from tradewind.engine.ask_tell.asked_trial import (
     Asked,
     RunOutcome,
@@ -20,7 +21,6 @@ from tradewind.engine.ask_tell.asked_trial import (
     named_trial,
     not_asked,
 )
-from tradewind.engine.ask_tell import shared_replica
 from tradewind.engine.ask_tell.shared_replica import SharedReplica, by_trial
 from tradewind.engine.function_calls import call_for_trial, check_plain_function
 from tradewind.engine.proposals import (
@@ -41,10 +41,10 @@ from tradewind.utils.processes import Moment
 _PATIENCE = 0.1
 """Seconds between two looks whether others have left something to do."""
 
-_PROPOSES = 1.0
+_PROPOSES = 2.0
 """Seconds for which the others leave the next proposals to the worker that has made the last ones."""
 
-_SOON, _DOUBLINGS, _LONGEST_PAUSE = 0.005, 3, 0.04
+_SOON, _DOUBLINGS, _LONGEST_PAUSE = 0.005, 5, 0.16
 """Seconds between the first two looks whether that one has made some, and between later ones."""
 
 
@@ -84,7 +84,7 @@ class SharedStudy(SharedReplica):
     def _pause(self) -> None:
         """Have who asks again and again while there is nothing to be had not keep those from working who have it."""
         if self._in_vain:
-            time.sleep(min(_SOON * 2.0 ** min(self._in_vain, _DOUBLINGS), _LONGEST_PAUSE))
+            time.sleep(_SOON * 2.0 ** min(self._in_vain, _DOUBLINGS))
 
     def _ask(self, wanted: int) -> list[Asked]:
         given: list[Asked] = []
@@ -100,6 +100,7 @@ class SharedStudy(SharedReplica):
                 self._asked |= {asked.number: asked for asked in given}
                 for asked in given:
                     self._own.taken.pop(asked.number, None)
+                self._own.handed()
                 return given
             except BaseException:  # interrupted: nobody got them, so that the next `ask` gives them out
                 for asked in given:
@@ -139,7 +140,7 @@ class SharedStudy(SharedReplica):
         while len(self._own.taken) < wanted:
             if not self._is_quick or self._forgotten():
                 return list(self._own.taken.values()), False
-            turn = self._turn(None, wanted - len(self._own.taken))
+            turn = self._look_first() or self._turn(None, wanted - len(self._own.taken))
             if turn is None:
                 return [], False
             if turn.state == "finished" and self._is_finished():
@@ -152,10 +153,17 @@ class SharedStudy(SharedReplica):
                 return list(self._own.taken.values()), self._all_at_work()
             # The proposer's clock may be ahead: nobody waits for longer than it would lead.
             waits_in_vain = not turn.is_proposed_for or begun.ago() > _PROPOSES
-            if turn.proposer.token == self._token or waits_in_vain:
+            if turn.proposer.token == self._token or (waits_in_vain and self._claim_lead()):
                 return list(self._own.taken.values()), False
-            self._await_proposals(begun)
+            self._await_proposals()
         return list(self._own.taken.values())[:wanted], True
+
+    def _look_first(self) -> Turn | None:
+        """What there is for who has asked in vain already: where it is nothing again, a look has stopped nobody."""
+        if not self._in_vain:
+            return None
+        turn = self._workers.quick.look(Wanted(1, 0, self._after, self._since))
+        return None if turn.left else turn
 
     def _note_proposer(self) -> None:
         """Take trials that another worker proposes ahead, before it is known how many others there are."""
@@ -163,9 +171,15 @@ class SharedStudy(SharedReplica):
         if turn.is_proposed_for and turn.proposer.token != self._token:
             self._ahead.led()
 
-    def _await_proposals(self, begun: Moment) -> None:
-        """Wait until there seems to be something to take, or nobody who proposes it; only looking, which stops nobody."""
-        pause = _SOON
+    def _claim_lead(self) -> bool:
+        """Become the one that makes the proposals; else another one does, and not all take in what all have found."""
+        with self._step("ask", lasting=False, catch_up=False) as step:
+            self._leads = step.lead(self._token, self._holder, _PROPOSES)
+        return self._leads
+
+    def _await_proposals(self) -> None:
+        """Wait until there seems to be something to take, or nobody who proposes it; to look stops nobody."""
+        begun, pause = Moment.now(), _SOON
         while begun.ago() <= _PROPOSES:
             time.sleep(pause)
             turn = self._workers.quick.look(Wanted(1, 0, self._after, self._since))
@@ -300,6 +314,7 @@ class SharedStudy(SharedReplica):
         stored = False
         try:
             with self._exclusively("tell"):
+                self._own.tells()
                 if (trial := self._tell_quickly(number, outcome)) is not None:
                     stored = True
                     self._has_told(number)

@@ -201,10 +201,10 @@ class HeldStudyUpdate:
 
 _LONGEST_PAUSE = 0.002
 
-_FIRST_PAUSE, _FIRST_LONGEST = 0.0001, 0.0004
+_FIRST_PAUSE, _FIRST_LONGEST = 0.0001, 0.001
 """Pauses of the one process that looks all the time whether it can begin."""
 
-_SEAT_PAUSE, _LONGEST_SEAT_PAUSE = 0.0005, 0.006
+_SEAT_PAUSE, _LONGEST_SEAT_PAUSE = 0.001, 0.01
 """Pauses of those that look whether they are that one. Where many wait, looking takes the time of the one that writes:
 who has waited for long looks less often."""
 
@@ -357,7 +357,7 @@ class SqliteWriter:
                     return
                 look = now + seat.patience
             time.sleep(pause)
-            pause = min(2 * pause, _FIRST_LONGEST) if first else min(1.25 * pause, seat.longest_pause)
+            pause = min(1.5 * pause, _FIRST_LONGEST if first else seat.longest_pause)
 
     def _begun(self, driver: sqlite3.Connection, *, lasting: bool, last: bool = False) -> bool:
         """Begin, unless another process is writing; with ``last``, that is an error."""

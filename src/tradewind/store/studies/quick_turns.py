@@ -154,6 +154,7 @@ _HEAD = (
     .where(STUDY_LEASES.of_subject, studies.c.id == _STUDY)
 )
 _HEAD_WIDTH = 7
+_LOOK = _HEAD.add_columns(_WAITS, sa.exists(_FREE))
 
 _OF_A_TOLD_TRIAL = (
     *("state", "objective", "cost", "runtime", "feasible", "censored", "spent", "attempts", "started", "ended"),
@@ -196,25 +197,20 @@ class QuickTurns(ABC):
     def __init__(self, database: Database, study_id: int) -> None:
         self._database = database
         self._study = study_id
-        sql = database.sql
-        self._head = PreparedQuery(_HEAD, sql)
-        self._waits = PreparedQuery(sa.select(_WAITS), sql)
-        self._free = PreparedQuery(_FREE.limit(_bind("most")), sql)
 
     def look(self, wanted: Wanted) -> Turn:
         """Find what a turn would find that takes nothing, without keeping anybody from anything.
+
+        It counts no more than one as left.
 
         Raises:
             StudyBusyError: Another process has taken the study for itself.
             StoreError: It could not be read.
         """
-        values = {**self._values(None, wanted), "most_": wanted.count + wanted.more}
-        with self._database.read() as connection:
-            ((held, state, lead, holder, expires, newest, number),) = self._head.fetch(connection, values)
-            self._check(held)
-            waits = bool(self._waits.fetch(connection, values)[0][0])
-            left = len(self._free.fetch(connection, values))
-        return Turn(state == "open", state, (), left, waits, newest, number, Lease(lead, holder, expires))
+        place = {"study_": self._study, "id_": self._study, "after_": wanted.after, "since_": wanted.since}
+        ((held, state, lead, holder, expires, newest, number, waits, left),) = self._database.rows(_LOOK, **place)
+        self._check(held)
+        return Turn(state == "open", state, (), int(left), bool(waits), newest, number, Lease(lead, holder, expires))
 
     @abstractmethod
     def take(self, token: str, told: Told | None, wanted: Wanted, most: int | None) -> Turn | None:
@@ -264,7 +260,8 @@ class SqliteTurns(QuickTurns):
         sql = database.sql
         changed, one = {"changed": sa.bindparam("number_", type_=sa.BigInteger())}, shared_trials.c.trial == _TRIAL
         mine = _MINE & (shared_trials.c.worker == _bind("token", sa.Text()))
-        self._others = PreparedQuery(sa.select(_OTHERS), sql)
+        self._head, self._free = PreparedQuery(_HEAD, sql), PreparedQuery(_FREE.limit(_bind("most")), sql)
+        self._waits, self._others = PreparedQuery(sa.select(_WAITS), sql), PreparedQuery(sa.select(_OTHERS), sql)
         self._taken = PreparedQuery(_TAKEN.where(trials.c.number == _TRIAL), sql)
         self._mine = PreparedQuery(sa.select(shared_trials.c.trial).where(mine, one), sql)
         self._tell, self._end = PreparedStatement(_TELL, sql), PreparedStatement(_END, sql)

@@ -218,6 +218,15 @@ class StudyWorkers:
                 changed.where(_news).order_by(shared_trials.c.changed, shared_trials.c.trial), dialect
             ),
             "runs": PreparedQuery(of_changed.where(_news).order_by(runs.c.trial, runs.c.attempt), dialect),
+            "all trials": PreparedQuery(
+                sa.select(*rows.TRIAL_COLUMNS).where(_OF_STUDY).order_by(trials.c.number), dialect
+            ),
+            "all runs": PreparedQuery(
+                sa.select(*rows.RUN_COLUMNS)
+                .where(runs.c.study_id == _STUDY)
+                .order_by(runs.c.trial, runs.c.attempt, runs.c.run_id),
+                dialect,
+            ),
             "trial": PreparedQuery(
                 sa.select(trials.c.state, trials.c.attempts).where(_OF_STUDY, trials.c.number == _TRIAL), dialect
             ),
@@ -269,6 +278,7 @@ class StudyWorkers:
         with self._database.write() as connection:
             STUDY_LEASES.lock(connection, self.study_id)
             STUDY_LEASES.forget_seats(connection, self.study_id, [token])
+            PROPOSER_LEASES.release(connection, self.study_id, token)
             if not live_workers(connection, self.study_id):
                 STUDY_LEASES.release(connection, self.study_id, SHARED, moment=time.time())
 
@@ -276,6 +286,13 @@ class StudyWorkers:
         """As `SharedStep.changes`, without keeping anybody from anything."""
         with self._database.read() as connection:
             return SharedStep(self, connection).changes(since)
+
+    def everything(self) -> tuple[list[Trial], list[Run]]:
+        """All trials and all runs as they were at one moment, without keeping anybody from anything."""
+        place = {"study_": self.study_id}
+        with self._database.read() as connection:
+            found = [rows.trial_of(row) for row in self.queries["all trials"].fetch(connection, place)]
+            return found, [rows.run_of(row) for row in self.queries["all runs"].fetch(connection, place)]
 
     def open(self) -> dict[int, str | None]:
         """As `SharedStep.open`, without keeping anybody from anything."""
