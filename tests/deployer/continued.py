@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -74,6 +75,45 @@ def assert_goes_on(folder: Path, runner: Mapping[str, Any], *, image: str | None
     assert sorted(said) == ["step 1", "step 1", "step 2", "step 4"], "the interrupted run was at step 3"
 
 
+_COPIED = """
+lineage=$TRADEWIND_CHECKPOINT/lineage
+echo "$TRADEWIND_RUN_ID" >> "$lineage"
+i=0; while [ $i -lt 40000 ]; do i=$((i + 1)); done # the others write meanwhile
+echo "{\\"loss\\": $((10 - TRADEWIND_PARAM_X)), \\"lines\\": $(wc -l < "$lineage")}" > "$TRADEWIND_METRICS"
+"""
+
+
+def assert_copied(folder: Path, runner: Mapping[str, Any], *, image: str | None = None) -> None:
+    """Train a population whose members all go on from the same one, and see that each writes into a copy of its own.
+
+    Args:
+        folder: An empty folder.
+        runner: The runner in the job YAML.
+        image: The image of the job.
+    """
+    (folder / "work").mkdir()
+    (folder / "work" / "train.sh").write_text(_COPIED)
+    job = json.loads(_document(runner, image))
+    job |= {"searcher": {"use": "pbt", "population": 3, "turns": 2, "quantile": 0.5}, "budget": {"trials": 6}}
+    job |= {"parallel": 3, "try_first": []}
+    job["deploy"]["checkpoint"] = {"every": "1s", "keep": 9}
+    spec = parse_spec(json.dumps(job), base=folder / "work")
+    with closing(plugins.create("store", "sql", {}, url=f"sqlite:///{folder}/store.db")) as store:
+        study = store.create_study(new_study(spec))
+        build_search(spec, study, store, folder / "data").run()
+        trials = store.trials(study.id)
+        runs = {run.trial: run.run_id for run in store.runs(study.id)}
+    assert [trial.state for trial in trials] == [TrialState.SUCCEEDED] * 6
+    later = [trial for trial in trials if trial.proposal.origin is not None]
+    assert len(later) == 3 > len({trial.proposal.origin for trial in later}), "two go on from the same one"
+    for trial in later:
+        assert trial.observation is not None and trial.observation.metrics["lines"] == 2
+        saved = CheckpointStore(folder / "data" / "checkpoints" / study.owner / f"{trial.number:05d}").latest()
+        assert saved is not None and trial.proposal.origin is not None
+        said = (saved.files / "lineage").read_text().split()
+        assert said == [runs[trial.proposal.origin], runs[trial.number]]
+
+
 def _state(folder: Path) -> int | None:
     saved = CheckpointStore(folder).latest()
     text = "" if saved is None else (saved.files / "state").read_text().strip()
@@ -81,8 +121,6 @@ def _state(folder: Path) -> int | None:
 
 
 def _document(runner: Mapping[str, Any], image: str | None) -> str:
-    import json
-
     return json.dumps(
         {
             "name": "halving",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deployer.continued import assert_goes_on
+from tests.deployer.continued import assert_copied, assert_goes_on
 from tests.deployer.helpers import (
     FOREIGN,
     OFFER,
@@ -608,3 +608,7 @@ def test_paused_promoted_and_interrupted_trials_go_on_from_their_checkpoints(
 ) -> None:
     assert_goes_on(tmp_path, {"use": "slurm"})
     assert not cluster.jobs()
+
+
+def test_members_of_a_population_have_copies_of_the_same_checkpoint(cluster: SlurmCluster, tmp_path: Path) -> None:
+    assert_copied(tmp_path, {"use": "slurm"})
