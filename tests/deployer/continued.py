@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -36,13 +36,16 @@ INTERRUPTED = 3
 """The step at which the last trial is interrupted, of four."""
 
 
-def assert_goes_on(folder: Path, runner: Mapping[str, Any], *, image: str | None = None) -> None:
+def assert_goes_on(
+    folder: Path, runner: Mapping[str, Any], *, image: str | None = None, lose: Callable[[str], object] | None = None
+) -> None:
     """Search on an engine, interrupt it while the last trial runs, go on, and see that each step was run once.
 
     Args:
         folder: An empty folder.
         runner: The runner in the job YAML.
         image: The image of the job.
+        lose: Takes a run's machine away, by the run's id, instead of the user who interrupts the search.
     """
     (folder / "work").mkdir()
     (folder / "work" / "train.sh").write_text(_PROGRAM)
@@ -51,12 +54,21 @@ def assert_goes_on(folder: Path, runner: Mapping[str, Any], *, image: str | None
         study = store.create_study(new_study(spec))
         place = folder / "data" / "checkpoints" / study.owner
 
+        lost: list[str] = []
+
         def goes_on() -> bool:
-            return not any(_state(each) == INTERRUPTED for each in place.glob("*"))
+            if lost or not any(_state(each) == INTERRUPTED for each in place.glob("*")):
+                return True
+            if lose is not None:
+                lost.extend(run.run_id for run in store.runs(study.id, open_only=True))
+                for run_id in lost:
+                    lose(run_id)
+            return lose is not None
 
         stop = build_search(spec, study, store, folder / "data").run(wanted=goes_on)
-        assert stop.interrupted, (stop, [run.reason for run in store.runs(study.id)])
-        build_search(spec, study, store, folder / "data").run()
+        assert stop.interrupted == (lose is None), (stop, [run.reason for run in store.runs(study.id)])
+        if lose is None:
+            build_search(spec, study, store, folder / "data").run()
         trials = {trial.number: trial for trial in store.trials(study.id)}
         runs = store.runs(study.id)
     assert [trial.state for trial in trials.values()] == [TrialState.SUCCEEDED] * 4
@@ -69,7 +81,8 @@ def assert_goes_on(folder: Path, runner: Mapping[str, Any], *, image: str | None
         assert did == (before, steps[number] - before), (number, metrics)
     assert sorted(steps.values()) == [1, 1, 2, 4]
     ended = sorted(run.state for run in runs)
-    assert ended == sorted([RunState.DONE] * 4 + [RunState.CANCELLED]), "what was paid for is not run again"
+    cut = RunState.CANCELLED if lose is None else RunState.PREEMPTED
+    assert ended == sorted([RunState.DONE] * 4 + [cut]), "what was paid for is not run again"
     done = [Path(run.folder) / "stdout" for run in runs if run.state is RunState.DONE]
     said = [line for path in done for line in path.read_text().splitlines()]
     assert sorted(said) == ["step 1", "step 1", "step 2", "step 4"], "the interrupted run was at step 3"

@@ -108,3 +108,13 @@ def test_paused_promoted_and_interrupted_trials_go_on_from_their_checkpoints(
 def test_members_of_a_population_have_copies_of_the_same_checkpoint(docker: DockerEngine, tmp_path: Path) -> None:
     runner = {"use": "docker", "host": docker.host, "network": "none", "grace": 0, "reaper": False, "files": "copy"}
     assert_copied(tmp_path, {**runner, "share": False}, image=IMAGE)
+
+
+@pytest.mark.thorough
+def test_a_trial_whose_container_is_lost_goes_on_from_its_checkpoint(docker: DockerEngine, tmp_path: Path) -> None:
+    def lose(run_id: str) -> None:
+        for each in docker.running(run_id):
+            docker.docker("rm", "-f", each)
+
+    runner = {"use": "docker", "host": docker.host, "network": "none", "grace": 0, "reaper": False}
+    assert_goes_on(tmp_path, runner, image=IMAGE, lose=lose)
