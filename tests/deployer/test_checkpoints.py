@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,35 @@ def test_a_copy_that_fails_leaves_the_one_before(tmp_path: Path) -> None:
     found = store.latest()
     assert found is not None
     assert (found.files / "state").read_text() == "one"
+
+
+@pytest.mark.parametrize(("moment", "text", "left"), [("in the middle", "one", 2), ("at its end", "two", 2)])
+def test_a_process_that_is_killed_while_it_copies_leaves_a_whole_one_and_nothing_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, text: str, left: int
+) -> None:
+    """Its half copy stayed on the disk as long as the trial."""
+    store = CheckpointStore(tmp_path)
+    keep(store, "one", 10.0)
+
+    def killed(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def copy(place: Path) -> float:
+        made(place, "two")
+        if moment == "in the middle":
+            killed()
+        return 20.0
+
+    if (child := os.fork()) == 0:
+        monkeypatch.setattr(shutil, "rmtree", killed)  # of the copy before
+        store.add(copy)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    found = store.latest()
+    assert found is not None and (found.files / "state").read_text() == text
+    assert len(list(tmp_path.glob("copy-*"))) == left
+    keep(store, "three", 30.0)
+    assert len(list(tmp_path.glob("copy-*"))) == 1
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"files": "copy-x/checkpoint", "seconds": 3}', '{"files": 3}'])

@@ -133,6 +133,7 @@ class CheckpointStore:
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         before = self.latest()
+        self._remove_unfinished(before)
         place = Path(tempfile.mkdtemp(prefix="copy-", dir=self._folder))
         kept = False
         try:
@@ -144,6 +145,12 @@ class CheckpointStore:
             gone = before.files.parent if kept and before is not None else None if kept else place
             if gone is not None:
                 shutil.rmtree(gone, ignore_errors=True)
+
+    def _remove_unfinished(self, latest: SavedCheckpoint | None) -> None:
+        """Remove what a process that was killed had begun to copy, and copies that it had not removed yet."""
+        for path in self._folder.glob("copy-*"):
+            if latest is None or path != latest.files.parent:
+                shutil.rmtree(path, ignore_errors=True)
 
     def remove(self) -> None:
         """Remove all of them: the trial has ended."""

@@ -99,6 +99,24 @@ def test_members_that_fail_begin_anew_or_take_over() -> None:
     assert {proposal.origin for proposal in answer} == {3}
 
 
+def test_a_member_that_has_begun_anew_goes_on_from_there() -> None:
+    """It began anew for ever where it had failed at a later turn, with nobody to take over from."""
+    problem = curves()
+    searcher = made(problem, population=2, turns=3)
+    done: list[Trial] = []
+    seen = Observation(None, 1.0, 1.0, feasible=False, reason="so")
+    turns: list[list[float]] = []
+    for failed in (False, True, False, False):
+        answer = searcher.ask(SearchState(proposed=len(done)), 2)
+        assert not isinstance(answer, NothingLeft)
+        turns.append([float(proposal.why["turn"]) for proposal in answer])
+        for proposal in answer:
+            trial = evaluate(problem, proposal, len(done))
+            done.append(replace(trial, state=TrialState.FAILED, observation=seen) if failed else trial)
+            searcher.tell(done[-1])
+    assert turns == [[1.0, 1.0], [2.0, 2.0], [1.0, 1.0], [2.0, 2.0]]
+
+
 def _score(trial: Trial) -> float:
     assert trial.observation is not None and trial.observation.objective is not None
     return trial.observation.objective

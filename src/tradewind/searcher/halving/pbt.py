@@ -102,13 +102,8 @@ class PbtSearcher(ContinuingSearcher):
         return found
 
     def _last(self) -> dict[int, Trial]:
-        """The trial of each member that has come furthest."""
-        last: dict[int, Trial] = {}
-        for trial in self.history:
-            place = self._seat(trial)
-            if place is not None and (place[0] not in last or place[1] >= self._turn(last[place[0]])):
-                last[place[0]] = trial
-        return last
+        """The trial that each member has ended last; one that has begun anew is at its first turn again."""
+        return {place[0]: trial for trial in self.history if (place := self._seat(trial)) is not None}
 
     def _begin(
         self, state: SearchState, rng: np.random.Generator, missing: Sequence[int], count: int

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from tests.deployer.continued import assert_goes_on
+from tests.deployer.continued import assert_copied, assert_goes_on
 from tests.engines.docker import IMAGE, PYTHON, DockerEngine, docker
 
 from tradewind.deployer.runner.base import Runner
@@ -102,3 +102,19 @@ def test_paused_promoted_and_interrupted_trials_go_on_from_their_checkpoints(
     """Also where the engine does not see this machine's folders."""
     runner = {"use": "docker", "host": docker.host, "network": "none", "grace": 0, "reaper": False, "files": files}
     assert_goes_on(tmp_path, runner, image=IMAGE)
+
+
+@pytest.mark.thorough
+def test_members_of_a_population_have_copies_of_the_same_checkpoint(docker: DockerEngine, tmp_path: Path) -> None:
+    runner = {"use": "docker", "host": docker.host, "network": "none", "grace": 0, "reaper": False, "files": "copy"}
+    assert_copied(tmp_path, {**runner, "share": False}, image=IMAGE)
+
+
+@pytest.mark.thorough
+def test_a_trial_whose_container_is_lost_goes_on_from_its_checkpoint(docker: DockerEngine, tmp_path: Path) -> None:
+    def lose(run_id: str) -> None:
+        for each in docker.running(run_id):
+            docker.docker("rm", "-f", each)
+
+    runner = {"use": "docker", "host": docker.host, "network": "none", "grace": 0, "reaper": False}
+    assert_goes_on(tmp_path, runner, image=IMAGE, lose=lose)

@@ -707,5 +707,6 @@ def test_nothing_leaks_or_runs_twice_when_controllers_are_killed(condor: Condor,
     assert kill_everywhere(condor, tmp_path, 10) >= 7
 
 
+@pytest.mark.thorough
 def test_paused_promoted_and_interrupted_trials_go_on_from_their_checkpoints(tmp_path: Path, condor: Condor) -> None:
     assert_goes_on(tmp_path, {"use": "htcondor", "bin": str(condor.bin), "interval": 0.2, "grace": 0.3})

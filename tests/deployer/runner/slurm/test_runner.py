@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deployer.continued import assert_goes_on
+from tests.deployer.continued import assert_copied, assert_goes_on
 from tests.deployer.helpers import (
     FOREIGN,
     OFFER,
@@ -608,3 +608,18 @@ def test_paused_promoted_and_interrupted_trials_go_on_from_their_checkpoints(
 ) -> None:
     assert_goes_on(tmp_path, {"use": "slurm"})
     assert not cluster.jobs()
+
+
+def test_members_of_a_population_have_copies_of_the_same_checkpoint(cluster: SlurmCluster, tmp_path: Path) -> None:
+    assert_copied(tmp_path, {"use": "slurm"})
+
+
+def test_a_trial_whose_node_is_lost_goes_on_from_its_checkpoint(cluster: SlurmCluster, tmp_path: Path) -> None:
+    def lose(run_id: str) -> None:
+        [node] = cluster.call("squeue", "-h", f"--name={run_id}", "-o", "%N").split()
+        cluster.call("scontrol", "update", f"nodename={node}", "state=down", "reason=lost")
+
+    try:
+        assert_goes_on(tmp_path, {"use": "slurm"}, lose=lose)
+    finally:
+        cluster.heal()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deployer.continued import assert_goes_on
+from tests.deployer.continued import assert_copied, assert_goes_on
 from tests.deployer.helpers import FOREIGN, deployer_over, drive, foreign_program, row
 from tests.engines.hosts import Hosts, hosts
 from tests.engines.ssh import Sshd, sshd
@@ -643,3 +643,9 @@ def test_paused_promoted_and_interrupted_trials_go_on_from_their_checkpoints(ssh
     """Also where the machine sees none of this one's folders."""
     folder = str(tmp_path / "far")
     assert_goes_on(tmp_path, {"use": "ssh", "ssh": sshd.facts, "folder": folder, "hosts": [sshd.address]})
+
+
+@pytest.mark.thorough
+def test_members_of_a_population_have_copies_of_the_same_checkpoint(sshd: Sshd, tmp_path: Path) -> None:
+    folder = str(tmp_path / "far")
+    assert_copied(tmp_path, {"use": "ssh", "ssh": sshd.facts, "folder": folder, "hosts": [sshd.address]})
