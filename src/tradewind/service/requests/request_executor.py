@@ -15,12 +15,13 @@ from tradewind import plugins
 from tradewind.deployer.compatibility import is_simulated
 from tradewind.deployer.runner.base import SurvivesController, ThisMachine
 from tradewind.engine.cleanup.study_teardown import tear_down_study, teardown_error
+from tradewind.engine.deployment import for_tenant
 from tradewind.engine.proposals import FixedSearcher
 from tradewind.engine.search import RunRequestFactory, Search
 from tradewind.engine.search_builder import build_problem, build_search, new_study
 from tradewind.engine.state_machine.snapshot import SearchSnapshot
 from tradewind.errors import DeployError, StoreError, StudyBusyError, TeardownError, TradewindError
-from tradewind.problem import Budget, Run, RunRequest, RunState, TenantShare, Trial
+from tradewind.problem import Budget, RunState, Trial
 from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.problem.offer import round_money
 from tradewind.service.requests.local_slots import LocalSlotPermits, LocalSlots
@@ -297,11 +298,7 @@ class RequestExecutor:
     def _for_tenant(self, make: RunRequestFactory) -> RunRequestFactory:
         """Makes requests of runs with the tenant of this request and its weight of then."""
         name, weights = self.claim.row.tenant, self._tools.local_slots.weights
-
-        def made(trial: Trial, run: Run, wall_seconds: float | None) -> RunRequest:
-            return replace(make(trial, run, wall_seconds), tenant=TenantShare(name, weights.get(name, 1.0)))
-
-        return made
+        return for_tenant(make, name, lambda: weights.get(name, 1.0))
 
     def _entered(self, run_id: str, stage: RunState) -> None:
         self._progress_writer.passed(StageEntry(run_id, stage.value, time.time()))

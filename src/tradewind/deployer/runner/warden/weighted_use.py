@@ -31,7 +31,7 @@ def raised(level: float, amount: float, inflation: float) -> float:
 
 
 class WeightedUse:
-    """What each tenant has used, divided by its weight, as a level: the one with the lowest is next.
+    """Levels of tenants: use, divided by the weight. The one with the lowest is next.
 
     What a tenant used while nobody else had work that waits is not held against it: whoever comes begins where the
     tenant stood that was next last.
