@@ -172,7 +172,7 @@ def measure(owners: Sequence[Owner], seconds: float, options: Options) -> list[N
         begun: list[subprocess.Popen[bytes]] = []
         try:
             for group in groups:
-                begun.append(start(group, folder, options))  # noqa: PERF401  (those that were started are ended)
+                begun.append(start(group, folder, options))
             until = time.monotonic() + 120
             while {run.owner for run in noted(folder, owners)} != {owner.number for owner in owners}:
                 time.sleep(0.2)

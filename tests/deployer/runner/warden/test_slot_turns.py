@@ -335,18 +335,24 @@ def test_tenants_that_are_gone_are_forgotten_at_last() -> None:
     assert set(document["tenants"]) == set(document["levels"])
 
 
-def test_use_of_a_killed_warden_counts_and_its_turn_is_kept_for_nobody(
+def test_use_of_a_killed_warden_counts_as_long_as_somebody_looked_and_its_turn_is_kept_for_nobody(
     tmp_path: Path, clock: Callable[[Callable[[], float]], None]
 ) -> None:
     now = [1000.0]
     clock(lambda: now[0])
-    gone, lives = registry(ticks=1), registry()
-    gone.take("a", wants(tmp_path, "killed", 1, cpu=2), EVERY)
-    now[0] += 10
+    one, lives = registry(), registry()
+    one.take("a", wants(tmp_path, "killed", 1, cpu=2), EVERY)
+    now[0] += 8
+    with pytest.raises(StartRefused, match="busy"):
+        lives.take("b", wants(tmp_path, "other", 1, cpu=2), EVERY)
+    found = file_of(tmp_path)
+    found["entries"][0]["warden"][1] += 1
+    put(tmp_path, found)
+    now[0] += 1000
     assert lives.take("b", wants(tmp_path, "other", 1, cpu=2), EVERY) == Slot([0, 1], [])
-    found = SlotTurns(procfs.boot_id(), file_of(tmp_path)["turns"])
-    assert found.kept == []
-    assert found._use.level("killed") == pytest.approx(math.log2(10), abs=0.01)
+    turns = SlotTurns(procfs.boot_id(), file_of(tmp_path)["turns"])
+    assert turns.kept == []
+    assert turns._use.level("killed") == pytest.approx(math.log2(1.25 * 8), abs=0.01)
 
 
 def tenants(turns: SlotTurns) -> set[str]:

@@ -451,8 +451,8 @@ def _opened(folder: str, me: _Process) -> Iterator[_Registry]:
         kept = set(map(id, registry.entries))
         gone = [each for each in found.entries if id(each) not in kept]
         now = time.monotonic()
-        for each in gone:
-            registry.turns.ended(each, now)
+        for each in gone:  # nobody knows when: not long after anybody looked
+            registry.turns.ended(each, min(now, each["since"] + each["foreseen"]))
         registry.turns.outlast(registry.entries, now)
         lapsed = registry.turns.lapse(now)
         registry.freed = bool(gone) or lapsed or len(registry.waits) < len(found.waits)
