@@ -28,7 +28,7 @@ from typing import NamedTuple
 PROGRAM = """
 import os, sys, time
 began = time.monotonic()
-time.sleep(0.5 + 0.5 * (int(sys.argv[2]) * 0.618034 % 1))
+time.sleep(float(sys.argv[3]) * (0.5 + 0.5 * (int(sys.argv[2]) * 0.618034 % 1)))
 with open(sys.argv[1], "a") as file:
     file.write(f"{began} {time.monotonic()} {os.sched_getaffinity(0)}\\n")
 """
@@ -37,7 +37,7 @@ JOB = """
 name: {name}
 {head}
 job:
-  command: [{python}, -S, {program}, {log}, "{{{{ n }}}}"]
+  command: [{python}, -S, {program}, {log}, "{{{{ n }}}}", "{length}"]
 {image}
 space:
   instance: {{provider: local, vcpu: 1, memory: 1}}
@@ -102,9 +102,10 @@ class NotedRun(NamedTuple):
 
 
 class Options(NamedTuple):
-    """How all owners are started: runs of each at a time, and for containers the engine and their image."""
+    """How all owners are started: runs of each at a time, their longest seconds, the engine and image of containers."""
 
     parallel: int
+    length: float
     engine: str
     image: str
 
@@ -113,7 +114,7 @@ def write_job(owner: Owner, folder: Path, options: Options) -> Path:
     """Write the job of an owner."""
     job, program, log = folder / f"job-{owner.number}.yaml", folder / "program.py", folder / f"log-{owner.number}"
     head = "application: {title: Endless}" if owner.kind == "service" else ""
-    how = {"name": owner.name, "head": head, "parallel": options.parallel}
+    how = {"name": owner.name, "head": head, "parallel": options.parallel, "length": options.length}
     if owner.kind == "docker":
         image = f"  image: {options.image}\n  workdir: {folder}"
         how |= {"python": "python3", "image": image, "program": program.name, "log": log.name}
@@ -208,6 +209,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--case", nargs="+", help="kinds with weights")
     parser.add_argument("--parallel", type=int, default=2)
+    parser.add_argument("--length", type=float, default=1.0, help="seconds of the longest run")
     parser.add_argument("--engine", default="unix:///run/docker.sock", help="of containers")
     parser.add_argument("--image", default="python:3.12-slim", help="their image")
     options = parser.parse_args()
@@ -215,7 +217,9 @@ def main() -> None:
     for case in [options.case] if options.case else CASES:
         parts = [words.partition(":") for words in case]
         owners = [Owner(number, kind, float(weight or 1)) for number, (kind, _, weight) in enumerate(parts)]
-        found = measure(owners, options.seconds, Options(options.parallel, options.engine, options.image))
+        found = measure(
+            owners, options.seconds, Options(options.parallel, options.length, options.engine, options.image)
+        )
         print(row(owners, found), flush=True)
 
 

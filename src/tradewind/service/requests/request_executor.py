@@ -220,8 +220,11 @@ class RequestExecutor:
                 held_up = gate is not None and gate.waits and not search.running
                 if held_up:
                     self._progress_writer.waits("waits for room on this machine")
-                if not search.step(wanted=self._goes_on(stays)):
-                    search.wait(_SLOT_POLL_SECONDS if held_up else search.patience)
+                more = search.step(wanted=self._goes_on(stays))
+                if gate is not None:
+                    gate.flush()
+                if not more:
+                    search.wait(_SLOT_POLL_SECONDS if gate is not None and gate.waits else search.patience)
         except StoreError:
             if stays:
                 search.leave()  # nothing is wrong with its runs: whoever can write again goes on with them

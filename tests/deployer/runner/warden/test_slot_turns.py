@@ -10,6 +10,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,10 +88,13 @@ class Machine:
         self.runs: list[Noted] = []
         for number, owner in enumerate(owners):
             for _ in range(owner.places):
-                self.after(owner.comes, lambda number=number: self.ask(f"r{next(self.numbers)}", number, self.now))
+                self.after(owner.comes, partial(self.ask_anew, number))
 
     def after(self, seconds: float, what: Callable[[], None]) -> None:
         heapq.heappush(self.events, (self.now + seconds, next(self.numbers), what))
+
+    def ask_anew(self, number: int) -> None:
+        self.ask(f"r{next(self.numbers)}", number, self.now)
 
     def ask(self, run: str, number: int, asked: float) -> None:
         owner = self.owners[number]
@@ -133,7 +137,7 @@ class Machine:
         self.wardens[number].give_back(run)
         self.runs.append(Noted(number, asked, began, self.now))
         gap = self.owners[number].gap * self.rng.uniform(0.5, 1.0)
-        self.after(gap, lambda: self.ask(f"r{next(self.numbers)}", number, self.now))
+        self.after(gap, partial(self.ask_anew, number))
         self.wake()
 
     def run(self, seconds: float) -> list[Noted]:
