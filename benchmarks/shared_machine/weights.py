@@ -8,7 +8,8 @@ second to a second and notes when it began and ended.
     python benchmarks/shared_machine/weights.py --case docker:3 cluster:1 --engine unix:///run/docker.sock
 
 ``service`` is a search that was requested of `tradewind serve`, ``cluster`` one of `tradewind submit` on a cluster of
-its own, ``docker`` one of a cluster of containers, and ``tune`` a lone one. What follows is the weight of its tenant.
+its own, ``docker`` one of a cluster of containers, and ``tune`` a lone one; ``and`` is another tenant of the service or
+the cluster before. What follows is the weight of its tenant.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import NamedTuple
 PROGRAM = """
 import os, sys, time
 began = time.monotonic()
-time.sleep(0.5 + 0.5 * (int(sys.argv[2]) * 0.618034 % 1))
+time.sleep(float(sys.argv[3]) * (0.5 + 0.5 * (int(sys.argv[2]) * 0.618034 % 1)))
 with open(sys.argv[1], "a") as file:
     file.write(f"{began} {time.monotonic()} {os.sched_getaffinity(0)}\\n")
 """
@@ -36,7 +37,7 @@ JOB = """
 name: {name}
 {head}
 job:
-  command: [{python}, -S, {program}, {log}, "{{{{ n }}}}"]
+  command: [{python}, -S, {program}, {log}, "{{{{ n }}}}", "{length}"]
 {image}
 space:
   instance: {{provider: local, vcpu: 1, memory: 1}}
@@ -55,6 +56,8 @@ CASES = (
     ("tune", "cluster:1"),
     ("tune", "cluster:3"),
     ("tune", "tune"),
+    ("service:3", "and:1", "cluster:1"),
+    ("cluster:3", "and:1", "service:2"),
 )
 
 SERVE = """
@@ -68,11 +71,11 @@ store = ClusterStore(url)
 store.set_tenant(TenantRow(tenant, float(weight)))
 store.close()
 context = open_context(ServiceSettings(), url, __import__("pathlib").Path(home))
-admin = context.accounts.add_user("admin", role="admin", tenant=tenant)
-who = Principal(admin.id, admin.name, admin.role, admin.tenant)
+user = context.accounts.add_user(tenant, role="admin", tenant=tenant)
+who = Principal(user.id, user.name, user.role, user.tenant)
 context.applications.register(who, open(application).read(), shared=True)
 search = {"budget": {"dollars": 1000, "trials": 100000}, "parallel": int(parallel)}
-context.requests.submit(who, {"application": "endless", "search": search})
+context.requests.submit(who, {"application": tenant, "search": search})
 context.close()
 """
 
@@ -98,43 +101,51 @@ class NotedRun(NamedTuple):
     ended: float
 
 
-def start(owner: Owner, folder: Path, parallel: int, engine: str, image: str) -> subprocess.Popen[bytes]:
-    """Start an owner with its work."""
-    home = folder / owner.name
-    home.mkdir()
-    program, log, job = folder / "program.py", folder / f"log-{owner.number}", home / "job.yaml"
+class Options(NamedTuple):
+    """How all owners are started: runs of each at a time, their longest seconds, the engine and image of containers."""
+
+    parallel: int
+    length: float
+    engine: str
+    image: str
+
+
+def write_job(owner: Owner, folder: Path, options: Options) -> Path:
+    """Write the job of an owner."""
+    job, program, log = folder / f"job-{owner.number}.yaml", folder / "program.py", folder / f"log-{owner.number}"
     head = "application: {title: Endless}" if owner.kind == "service" else ""
-    name = "endless" if owner.kind == "service" else owner.name
-    python, where = sys.executable, ""
+    how = {"name": owner.name, "head": head, "parallel": options.parallel, "length": options.length}
     if owner.kind == "docker":
-        python, where = "python3", f"  image: {image}\n  workdir: {folder}"
-    settings = {"name": name, "head": head, "python": python, "image": where, "parallel": parallel}
-    if owner.kind == "docker":
-        settings |= {"program": "program.py", "log": f"log-{owner.number}"}
+        image = f"  image: {options.image}\n  workdir: {folder}"
+        how |= {"python": "python3", "image": image, "program": program.name, "log": log.name}
     else:
-        settings |= {"program": program, "log": log}
-    job.write_text(JOB.format(**settings))
+        how |= {"python": sys.executable, "image": "", "program": program, "log": log}
+    job.write_text(JOB.format(**how))
+    return job
+
+
+def start(owners: Sequence[Owner], folder: Path, options: Options) -> subprocess.Popen[bytes]:
+    """Start a service, a cluster or a search with the work of its tenants."""
+    home, kind = folder / owners[0].name, owners[0].kind
+    home.mkdir()
     env = {**os.environ, "TRADEWIND_HOME": str(home), "TRADEWIND_SLOTS": str(folder / "slots")}
-    tradewind = str(Path(sys.executable).parent / "tradewind")
-
-    def call(*words: str) -> None:
-        subprocess.run([tradewind, *words], env=env, check=True, stdout=subprocess.DEVNULL)
-
-    def begin(*words: str) -> subprocess.Popen[bytes]:
-        with (home / "output").open("wb") as output:
-            return subprocess.Popen([tradewind, *words], env=env, stdout=output, stderr=output, start_new_session=True)
-
-    if owner.kind == "tune":
-        return begin("tune", str(job))
-    url = f"sqlite:///{home}/tradewind.db"
-    if owner.kind == "service":
-        words = [url, str(home), owner.name, str(owner.weight), str(job), str(parallel)]
-        subprocess.run([sys.executable, "-c", SERVE, *words], env=env, check=True)
-        return begin("serve", "--port", "0", "--database", url)
-    call("submit", str(job), "--tenant", owner.name, "--weight", str(owner.weight), "--live-folder")
-    if owner.kind == "docker":
-        return begin("cluster", "start", "--docker", "--set", f"host={engine}", "--set", "network=none")
-    return begin("cluster", "start", "--local")
+    tradewind, url = str(Path(sys.executable).parent / "tradewind"), f"sqlite:///{home}/tradewind.db"
+    jobs = {owner: str(write_job(owner._replace(kind=kind), folder, options)) for owner in owners}
+    for owner, job in jobs.items():
+        if kind == "service":
+            words = [url, str(home), owner.name, str(owner.weight), job, str(options.parallel)]
+            subprocess.run([sys.executable, "-c", SERVE, *words], env=env, check=True)
+        elif kind != "tune":
+            words = ["submit", job, "--tenant", owner.name, "--weight", str(owner.weight), "--live-folder"]
+            subprocess.run([tradewind, *words], env=env, check=True, stdout=subprocess.DEVNULL)
+    command = {
+        "tune": ["tune", jobs[owners[0]]],
+        "service": ["serve", "--port", "0", "--database", url],
+        "cluster": ["cluster", "start", "--local"],
+        "docker": ["cluster", "start", "--docker", "--set", f"host={options.engine}", "--set", "network=none"],
+    }[kind]
+    with (folder / f"output-{owners[0].number}").open("wb") as output:
+        return subprocess.Popen([tradewind, *command], env=env, stdout=output, stderr=output, start_new_session=True)
 
 
 def noted(folder: Path, owners: Sequence[Owner]) -> list[NotedRun]:
@@ -148,20 +159,26 @@ def noted(folder: Path, owners: Sequence[Owner]) -> list[NotedRun]:
     return found
 
 
-def measure(owners: Sequence[Owner], seconds: float, parallel: int, engine: str, image: str) -> list[NotedRun]:
+def measure(owners: Sequence[Owner], seconds: float, options: Options) -> list[NotedRun]:
     """The runs of all owners in so many seconds from when each had its first one."""
+    groups: list[list[Owner]] = []
+    for owner in owners:
+        if owner.kind == "and":
+            groups[-1].append(owner)
+        else:
+            groups.append([owner])
     with tempfile.TemporaryDirectory(prefix="tw-weights-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         (folder / "program.py").write_text(PROGRAM)
-        begun = []
+        begun: list[subprocess.Popen[bytes]] = []
         try:
-            begun = [start(owner, folder, parallel, engine, image) for owner in owners]
+            for group in groups:
+                begun.append(start(group, folder, options))
             until = time.monotonic() + 120
             while {run.owner for run in noted(folder, owners)} != {owner.number for owner in owners}:
                 time.sleep(0.2)
                 if time.monotonic() > until or any(each.poll() is not None for each in begun):
-                    for owner in owners:
-                        print((folder / owner.name / "output").read_text(), file=sys.stderr)
+                    print(*(path.read_text() for path in folder.glob("output-*")), file=sys.stderr)
                     sys.exit("an owner did not begin")
             first = time.monotonic()
             time.sleep(seconds)
@@ -192,6 +209,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--case", nargs="+", help="kinds with weights")
     parser.add_argument("--parallel", type=int, default=2)
+    parser.add_argument("--length", type=float, default=1.0, help="seconds of the longest run")
     parser.add_argument("--engine", default="unix:///run/docker.sock", help="of containers")
     parser.add_argument("--image", default="python:3.12-slim", help="their image")
     options = parser.parse_args()
@@ -199,7 +217,9 @@ def main() -> None:
     for case in [options.case] if options.case else CASES:
         parts = [words.partition(":") for words in case]
         owners = [Owner(number, kind, float(weight or 1)) for number, (kind, _, weight) in enumerate(parts)]
-        found = measure(owners, options.seconds, options.parallel, options.engine, options.image)
+        found = measure(
+            owners, options.seconds, Options(options.parallel, options.length, options.engine, options.image)
+        )
         print(row(owners, found), flush=True)
 
 

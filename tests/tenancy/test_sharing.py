@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ import pytest
 from tests.tenancy.allocators import policy
 from tests.tenancy.world import FourCpus, World, check_accounts
 
+from tradewind.deployer.runner.process import ProcessRunner
+from tradewind.problem import Handle, Machine, RunRequest, TenantShare
 from tradewind.store.clusters.cluster_store import TenantRow
 from tradewind.tenancy.billing import tenant_bills
 from tradewind.tenancy.fairness.strict import StrictFairness
@@ -50,6 +52,25 @@ def test_weights_hold_while_both_have_work(world: World) -> None:
     settled = seen[len(seen) // 4 :]
     assert len(settled) > 20
     assert Counter(settled).most_common(1)[0][0] == (0.75, 0.25)
+
+
+def test_runs_know_their_tenant_and_its_weight_of_now(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that others share, too, that says who of those that wait is next."""
+    known: list[TenantShare | None] = []
+    submit = ProcessRunner.submit
+
+    def noted(self: ProcessRunner, request: RunRequest, machines: Sequence[Machine]) -> Handle:
+        known.append(request.tenant)
+        if len(known) == 2:
+            world.store.set_tenant(TenantRow("A", weight=5.0))
+        return submit(self, request, machines)
+
+    monkeypatch.setattr(ProcessRunner, "submit", noted)
+    world.store.set_tenant(TenantRow("A", weight=3.0))
+    world.submit("one", "A", trials=8, seconds=0.3, parallel=1)
+    world.run_until(world.over)
+    assert known[0] == TenantShare("A", 3.0)
+    assert known[-1] == TenantShare("A", 5.0)
 
 
 def test_who_is_due_keeps_its_place_from_run_to_run(world: World) -> None:

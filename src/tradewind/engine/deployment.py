@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind import plugins
-from tradewind.problem import CheckpointPlan, Limits, Run, RunRequest, Trial
+from tradewind.problem import CheckpointPlan, Limits, Run, RunRequest, TenantShare, Trial
 from tradewind.problem.template import render, render_load, render_workflow
 from tradewind.searcher.base import ContinuesTrials
 from tradewind.store.base import StudyRow
@@ -218,3 +219,20 @@ def run_request_factory(
         )
 
     return make
+
+
+def for_tenant(
+    make: Callable[[Trial, Run, float | None], RunRequest], name: str, weight: Callable[[], float]
+) -> Callable[[Trial, Run, float | None], RunRequest]:
+    """Makes requests of runs that are a tenant's, where several share machines.
+
+    Args:
+        make: Makes them without.
+        name: The tenant.
+        weight: Its weight now.
+    """
+
+    def made(trial: Trial, run: Run, wall_seconds: float | None) -> RunRequest:
+        return replace(make(trial, run, wall_seconds), tenant=TenantShare(name, weight()))
+
+    return made

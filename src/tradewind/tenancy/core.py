@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.deployer.compatibility import is_simulated
 from tradewind.errors import StudyBusyError, TradewindError
-from tradewind.problem import Run, RunPreemption, RunRequest, TenantShare, Trial, TrialState
+from tradewind.problem import Run, RunPreemption, RunRequest, Trial, TrialState
 from tradewind.store.base import Change
 from tradewind.store.clusters.cluster_store import JobRow
 from tradewind.tenancy.code_snapshots import lay_out, run_from
@@ -399,12 +399,10 @@ class Core:
 
     def _requests(self, make: RunRequestFactory) -> RunRequestFactory:
         """Makes requests of runs with what their owner says that they take, and with its tenant."""
-        job, limited = self._settings.job, with_demand_limits(make, self._settings.job)
+        from tradewind.engine.deployment import for_tenant
 
-        def made(trial: Trial, run: Run, wall_seconds: float | None) -> RunRequest:
-            return replace(limited(trial, run, wall_seconds), tenant=TenantShare(job.tenant, self._weight))
-
-        return made
+        job = self._settings.job
+        return for_tenant(with_demand_limits(make, job), job.tenant, lambda: self._weight)
 
     def _take_orders(self, search: Search) -> None:
         """Take what the cluster says; wait for it while nothing runs."""

@@ -54,6 +54,21 @@ def test_weights_count_in_what_is_given() -> None:
     assert abs(given["a"] - 30) <= 1
 
 
+def test_the_time_counts_for_which_a_program_ran_and_not_that_for_which_it_waited_for_others() -> None:
+    now, given = 0.0, {"a": 0, "b": 0}
+    places = OfferedPlaces({"cpu": 1.0}, lambda: now)
+    places.ask([], {}, told=[("a", 1.0)])  # of an earlier server
+    for tenant in given:
+        ask(places, tenant, *(f"{tenant}/{n}" for n in range(60)), cpu=1.0)
+    names = {f"{tenant}/{n}" for tenant in given for n in range(60)}
+    for _ in range(40):
+        (name,) = places.given(names)
+        given[name[0]] += 1
+        now += 9.0 if name[0] == "a" else 1.0
+        places.ask([], {}, [name], [(name[0], 1.0)])
+    assert abs(given["a"] - 20) <= 1
+
+
 def test_what_was_found_again_has_its_place_though_there_is_no_room() -> None:
     places = OfferedPlaces({"cpu": 1.0})
     ask(places, "a", "1/0", cpu=1.0)

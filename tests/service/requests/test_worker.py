@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,9 +17,10 @@ from tests.deployer.helpers import OFFER, process_runner, request_for
 from tests.service.requests.request_world import World, working, world
 from tests.waiting import eventually
 
+from tradewind.deployer.runner.process import ProcessRunner
 from tradewind.deployer.runner.resource_limits import cpus_here
 from tradewind.errors import NotFoundError
-from tradewind.problem import TrialState
+from tradewind.problem import Handle, Machine, RunRequest, TenantShare, TrialState
 from tradewind.service.requests import request_executor
 from tradewind.service.requests.worker import RequestWorker
 from tradewind.service.settings import ServiceSettings
@@ -62,6 +63,22 @@ def test_a_run_goes_through_its_stages(busy: World) -> None:
     assert busy.context.requests.log(busy.ann, row.id).text == "done\n"
     assert [entry.path for entry in busy.context.requests.files(busy.ann, row.id)] == ["stderr", "stdout"]
     assert busy.context.requests.file(busy.ann, row.id, "stdout").read_text() == "done\n"
+
+
+def test_runs_know_their_tenant_and_its_weight(busy: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that others share, too, that says who of those that wait is next."""
+    known: list[TenantShare | None] = []
+    submit = ProcessRunner.submit
+
+    def noted(self: ProcessRunner, request: RunRequest, machines: Sequence[Machine]) -> Handle:
+        known.append(request.tenant)
+        return submit(self, request, machines)
+
+    monkeypatch.setattr(ProcessRunner, "submit", noted)
+    busy.context.cluster.set_tenant(TenantRow("physics", 3.0))
+    busy.ended(busy.submit())
+    busy.ended(busy.submit(busy.bob, search={"budget": {"trials": 1}, "searcher": "exhaustive"}))
+    assert known == [TenantShare("physics", 3.0), TenantShare("biology", 1.0)]
 
 
 def test_without_a_configuration_the_proposal_is_taken(busy: World) -> None:

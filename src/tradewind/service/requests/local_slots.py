@@ -10,6 +10,9 @@ from tradewind.problem import Run, Trial
 from tradewind.service.requests.offered_places import OfferedPlaces
 from tradewind.tenancy.resources import demand_of
 
+_LONGEST_DELAY = 1.0
+"""Seconds after which others may have the slot of a run that has ended, though its search has yet to ask for more."""
+
 
 class LocalSlots:
     """Runs on this machine: tenants get their shares of its CPUs and its memory, whatever the sizes of their runs.
@@ -47,6 +50,12 @@ class LocalSlotPermits:
         self._places: OfferedPlaces | None = None
         self._waiting: dict[str, int] = {}  # name of the slot -> the trial
         self._running: dict[str, str] = {}  # run -> name of its slot
+        # Told at one moment: that a run is gone and what its search wants next belong together, as in `MessageBatcher`.
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._wanted: list[tuple[str, str, str, Mapping[str, float]]] = []
+        self._ended: list[str] = []
+        self._told: list[tuple[str, float]] = []
 
     def use(self, runner: Runner) -> None:
         """Set the runner, once it is known."""
@@ -59,6 +68,7 @@ class LocalSlotPermits:
 
     def granted(self) -> list[int]:
         """Return the trials that have a slot now."""
+        self.flush()
         if not self._waiting:
             return []
         given = self._its_places.given(self._waiting)
@@ -68,11 +78,22 @@ class LocalSlotPermits:
         """Queue a trial that would run."""
         name = self._name(trial.number)
         self._waiting[name] = trial.number
-        wanted = (name, self._request, self._tenant, demand_of(trial.offer))
-        self._its_places.ask([wanted], self._local_slots.weights)
+        with self._lock:
+            self._wanted.append((name, self._request, self._tenant, demand_of(trial.offer)))
+
+    def flush(self) -> None:
+        """Tell what has ended and what is wanted since the last time."""
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            if self._wanted or self._ended or self._told:
+                self._its_places.ask(self._wanted, self._local_slots.weights, self._ended, self._told)
+                self._wanted, self._ended, self._told = [], [], []
 
     def unwant(self, number: int) -> None:
         """Remove a trial that does not want to run any more."""
+        self.flush()
         self._waiting.pop(self._name(number), None)
         self._its_places.give_up(self._name(number))
 
@@ -85,15 +106,25 @@ class LocalSlotPermits:
 
     def ended(self, run_id: str) -> None:
         """Free the slot of a run that is gone."""
-        if (name := self._running.pop(run_id, None)) is not None:
-            self._its_places.end(name)
+        if (name := self._running.pop(run_id, None)) is None:
+            return
+        with self._lock:
+            self._ended.append(name)
+            if self._timer is None:  # whose searcher computes for longer keeps no slot empty for itself
+                self._timer = threading.Timer(_LONGEST_DELAY, self.flush)
+                self._timer.daemon = True
+                self._timer.start()
 
     def told(self, trial: Trial) -> None:
-        """Do nothing: a finished trial that the searcher has learned of takes no slot."""
+        """Count the time of its program, and not that for which it had its slot and waited for other programs."""
+        if trial.observation is not None:
+            with self._lock:
+                self._told.append((self._request, trial.observation.runtime))
 
     def close(self) -> None:
         """Free all slots: the request is over here."""
         if self._places is not None:
+            self.flush()
             self._places.forget(self._request)
         self._running.clear()
         self._waiting.clear()

@@ -15,12 +15,13 @@ from tradewind import plugins
 from tradewind.deployer.compatibility import is_simulated
 from tradewind.deployer.runner.base import SurvivesController, ThisMachine
 from tradewind.engine.cleanup.study_teardown import tear_down_study, teardown_error
+from tradewind.engine.deployment import for_tenant
 from tradewind.engine.proposals import FixedSearcher
 from tradewind.engine.search import RunRequestFactory, Search
 from tradewind.engine.search_builder import build_problem, build_search, new_study
 from tradewind.engine.state_machine.snapshot import SearchSnapshot
 from tradewind.errors import DeployError, StoreError, StudyBusyError, TeardownError, TradewindError
-from tradewind.problem import Budget, Run, RunRequest, RunState, TenantShare, Trial
+from tradewind.problem import Budget, RunState, Trial
 from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.problem.offer import round_money
 from tradewind.service.requests.local_slots import LocalSlotPermits, LocalSlots
@@ -219,8 +220,11 @@ class RequestExecutor:
                 held_up = gate is not None and gate.waits and not search.running
                 if held_up:
                     self._progress_writer.waits("waits for room on this machine")
-                if not search.step(wanted=self._goes_on(stays)):
-                    search.wait(_SLOT_POLL_SECONDS if held_up else search.patience)
+                more = search.step(wanted=self._goes_on(stays))
+                if gate is not None:
+                    gate.flush()
+                if not more:
+                    search.wait(_SLOT_POLL_SECONDS if gate is not None and gate.waits else search.patience)
         except StoreError:
             if stays:
                 search.leave()  # nothing is wrong with its runs: whoever can write again goes on with them
@@ -297,11 +301,7 @@ class RequestExecutor:
     def _for_tenant(self, make: RunRequestFactory) -> RunRequestFactory:
         """Makes requests of runs with the tenant of this request and its weight of then."""
         name, weights = self.claim.row.tenant, self._tools.local_slots.weights
-
-        def made(trial: Trial, run: Run, wall_seconds: float | None) -> RunRequest:
-            return replace(make(trial, run, wall_seconds), tenant=TenantShare(name, weights.get(name, 1.0)))
-
-        return made
+        return for_tenant(make, name, lambda: weights.get(name, 1.0))
 
     def _entered(self, run_id: str, stage: RunState) -> None:
         self._progress_writer.passed(StageEntry(run_id, stage.value, time.time()))

@@ -338,6 +338,9 @@ def test_the_registry_is_for_its_user_and_inner_ones_go_with_their_run(tmp_path:
 AMOUNTS = st.sampled_from([0.25, 0.5, 1, 2, 3])
 
 
+TENANTS: list[dict[str, Any]] = [{}, *({"tenant": f"t{number % 2}", "weight": 2 + number} for number in range(3))]
+
+
 @given(st.lists(st.tuples(st.integers(0, 3), AMOUNTS, st.sampled_from("abk")), max_size=40))
 def test_no_place_is_ever_given_twice(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, float, str]]
@@ -349,7 +352,7 @@ def test_no_place_is_ever_given_twice(
     for number, (who, amount, what) in enumerate(steps):
         if what == "a":
             try:
-                slot = wardens[who].take(f"r{number}", wants(folder, amount, f"s{who}"), EVERY)
+                slot = wardens[who].take(f"r{number}", wants(folder, amount, f"s{who}", **TENANTS[who]), EVERY)
             except StartRefused:
                 continue
             have[who][f"r{number}"] = min(amount, 2.0)
@@ -366,4 +369,7 @@ def test_no_place_is_ever_given_twice(
     for warden, own in zip(wardens, have, strict=True):
         warden.give_up(())
         own.clear()
-    assert registry().take("last", wants(folder, 2), EVERY) == Slot([0, 1], [])
+    now = time.monotonic()
+    with pytest.MonkeyPatch.context() as later:  # no turn is kept for its tenant any more
+        later.setattr(time, "monotonic", lambda: now + 2)
+        assert registry().take("last", wants(folder, 2), EVERY) == Slot([0, 1], [])

@@ -22,8 +22,10 @@ UNCOUNTED |= {"since": 0.0, "foreseen": 0.0, "charged": 0.0}
 
 _KEPT_PART = 0.25
 _KEPT_SECONDS = 1.0
-"""A place is kept for its tenant's next run for such a part of the last one, and for so long at most."""
+"""A turn is kept for a tenant's next run for such a part of the last one, and for so long at most."""
 
+_MOST = 100
+_LEAST = 1e-9
 _UNKNOWN = 1.0
 _LONGER = 1.25
 _NEWEST = 0.2
@@ -40,7 +42,7 @@ class SlotTurns:
         document: What `document` returned; of another boot it says nothing.
 
     Attributes:
-        kept: Places that are kept for a moment for the next run of the tenant that is due.
+        kept: Turns that are kept for a moment for the next run of a tenant.
     """
 
     def __init__(self, boot: str, document: Any = None) -> None:
@@ -60,7 +62,8 @@ class SlotTurns:
         self._use = WeightedUse(HALF_LIFE, levels, _number(document["passed"], NEVER))
         self._seconds = _number(document["seconds"])
         for name, each in document["tenants"].items():
-            numbers = {key: _number(each[key]) for key in ("weight", "seconds", "gap")}
+            numbers = {key: _number(each[key]) for key in ("seconds", "gap")}
+            numbers["weight"] = _number(each["weight"], _LEAST)
             self._tenants[name] = {**numbers, "ended": None if each["ended"] is None else _number(each["ended"])}
         self.kept = [_checked(each) for each in document["kept"]]
 
@@ -68,10 +71,11 @@ class SlotTurns:
         """A JSON-able document.
 
         Args:
-            there: All that has a slot or waits. Who has nothing there, and would begin where others stand, is left out.
+            there: All that has a slot or waits. Of tenants that have nothing there, those with most use are noted:
+                the others would begin where others stand.
         """
-        names = {each["tenant"] for each in (*there, *self.kept)}
-        names |= {name for name, level in self._use.levels.items() if level > self._use.passed}
+        most = sorted(self._use.levels, key=self._use.level, reverse=True)[:_MOST]
+        names = {*most, *(each["tenant"] for each in (*there, *self.kept))}
         return {
             "boot": self._boot,
             "passed": self._use.passed,
@@ -85,7 +89,7 @@ class SlotTurns:
         return self._tenants.setdefault(name, {"weight": 1.0, "seconds": 0.0, "gap": 0.0, "ended": None})
 
     def order(self, waits: Sequence[Document]) -> list[Document]:
-        """Those who wait, the next one first; of one tenant they stay in their order."""
+        """Sort those who wait, the next one first; of one tenant they stay in their order."""
         return sorted(waits, key=lambda each: self._use.level(each["tenant"]))
 
     def came(self, ticket: Document, others: Sequence[Document], now: float) -> None:
@@ -101,7 +105,7 @@ class SlotTurns:
         if ticket["weight"] is not None:
             tenant["weight"] = ticket["weight"]
         if tenant["ended"] is not None:
-            tenant["gap"], tenant["ended"] = now - tenant["ended"], None
+            tenant["gap"], tenant["ended"] = max(0.0, now - tenant["ended"]), None
         mine = [each for each in self.kept if each["tenant"] == name]
         if mine:
             same = [each for each in mine if each["search"] == ticket["search"]]
@@ -120,8 +124,12 @@ class SlotTurns:
         name = entry["tenant"]
         if not passed:
             self._use.began(self._use.level(name))
-        entry |= {"since": now, "foreseen": self._tenant(name)["seconds"] or self._seconds or _UNKNOWN}
+        entry |= {"since": now, "foreseen": self.expected(name) or self._seconds or _UNKNOWN}
         self._charge(entry, entry["foreseen"])
+
+    def expected(self, name: str) -> float:
+        """Seconds that a run of a tenant usually takes; 0 where that is not known."""
+        return float(self._tenant(name)["seconds"])
 
     def outlast(self, entries: Sequence[Document], now: float) -> None:
         """Count more for those who have had a slot for longer than was foreseen."""
@@ -147,10 +155,10 @@ class SlotTurns:
         entry["charged"] = amount
 
     def keep(self, entry: Document, waits: Sequence[Document], now: float) -> None:
-        """Keep the place of a run that has ended for the next one of its tenant, if that is due before all who wait.
+        """Keep the turn of a tenant for its next run, since one has ended: its place, if it is the one that is due.
 
-        It comes in a moment: its search, its cluster or its service has to hear of the end. Who took longer the last
-        time is not waited for.
+        That one comes in a moment: its search, its cluster or its service has to hear of the end. Who took longer the
+        last time is not waited for.
 
         Args:
             entry: Who had the place.
@@ -158,26 +166,23 @@ class SlotTurns:
             now: The time.
         """
         name, tenant = entry["tenant"], self._tenant(entry["tenant"])
-        others = [each for each in waits if each["tenant"] != name]
-        if len(others) < len(waits):
+        if any(each["tenant"] == name for each in waits):
             tenant["ended"] = None
             return
         tenant["ended"] = now
         lasts = min(_KEPT_SECONDS, _KEPT_PART * (now - entry["since"]))
-        if entry["gang"] or tenant["gap"] > lasts:
-            return
-        if others and self._use.level(name) < min(self._use.level(each["tenant"]) for each in others):
+        if lasts > 0 and tenant["gap"] <= lasts and not entry["gang"]:
             what = {key: entry[key] for key in ("tenant", "cpu", "memory", "device", "search", "name", "group", "gang")}
             self.kept.append({**what, "until": now + lasts})
 
     def lapse(self, now: float) -> bool:
-        """Keep no places any more whose time is over; True when there were some."""
+        """Keep no turns any more whose time is over; True when there were some."""
         before = len(self.kept)
         self.kept = [each for each in self.kept if now < each["until"] <= now + _KEPT_SECONDS]
         return len(self.kept) < before
 
     def again(self, before: Sequence[Document], now: float) -> float:
-        """Seconds after which to ask again, since a place is kept no more then; 0 where none is."""
+        """Seconds after which to ask again, since a turn is kept no more then; 0 where none is."""
         return max(0.0, min((each["until"] - now for each in before if "until" in each), default=0.0))
 
 
@@ -187,7 +192,7 @@ def _mean(before: float, new: float) -> float:
 
 def _number(value: Any, least: float = 0.0) -> float:
     number = float(value)
-    if math.isnan(number) or number < least:
+    if not least <= number < math.inf:
         raise ValueError(value)
     return number
 

@@ -17,11 +17,14 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import math
 import os
 import sys
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import NamedTuple
 
 from tradewind.deployer.runner import procfs
@@ -41,6 +44,7 @@ _FILE = "slots"
 _HEAD, _HALF = 64, 1 << 20
 _FORGOTTEN = 5 * LOOK_SECONDS
 _SLACK = 1e-6
+_EARLIER = 0.1
 _MOST_NAMES = 3
 
 
@@ -236,7 +240,7 @@ class SlotRegistry:
             why = _why(lack, wanted, every, registry.entries) if lack else ""
             for each in before:
                 room.keep(each)
-            if lack or room.lacks(ticket):
+            if lack or (room.lacks(ticket) and not registry.ends_before(before, ticket, (wanted, every), now)):
                 words = why or f"the next slot is kept for {_names(wanted, before)}"
                 raise StartRefused("busy", words=words, again=registry.turns.again(before, now))
             amount, slot = min(ticket["cpu"], len(room.cpus)), room.take(ticket)
@@ -252,12 +256,12 @@ class SlotRegistry:
         """The ticket of a run that waits, or waits from now on; a gang waits once."""
         name = wanted.get("gang") or run_id
         found = [each for each in registry.waits if self._is_of(each, name)]
-        ticket = found[0] if found else {**self._entry(run_id, wanted), "seen": 0.0}
+        ticket = found[0] if found else self._entry(run_id, wanted)
         if not found:
             registry.waits.append(ticket)
         if not _asks(ticket, now):
             registry.turns.came(ticket, [each for each in registry.waiting(now) if each is not ticket], now)
-        ticket["seen"] = now
+        ticket |= {"seen": now, "weight": wanted.get("weight")}
         return ticket
 
     def _join(self, gang: Document, run_id: str, wanted: Document) -> Slot:
@@ -332,7 +336,7 @@ class SlotRegistry:
         kept = {key: wanted[key] for key in ("cpu", "memory", "device", "search", "name", "group")}
         gang = wanted.get("gang", "")
         return {
-            **UNCOUNTED,
+            **_UNSAID,
             **self._identity,
             "run_id": gang or run_id,
             **kept,
@@ -385,14 +389,37 @@ class _Registry:
         self.freed = False
 
     def waiting(self, now: float) -> list[Document]:
-        """Those who wait and go on asking."""
+        """The tickets of those who wait and go on asking."""
         return [each for each in self.waits if _asks(each, now)]
 
     def before(self, ticket: Document, now: float) -> list[Document]:
-        """Those who wait and are due before somebody, with places that are kept for a moment."""
+        """The tickets of those who are due before somebody, and turns that are kept for a moment."""
         kept = [each for each in self.turns.kept if each["tenant"] != ticket["tenant"]]
-        order = self.turns.order([*kept, *self.waiting(now)])
+        order = self.turns.order([*self.waiting(now), *kept])
         return order[: next(place for place, each in enumerate(order) if each is ticket)]
+
+    def ends_before(
+        self, before: Sequence[Document], ticket: Document, here: tuple[Document, Collection[int]], now: float
+    ) -> bool:
+        """True when a run is expected to end before the first of those that are due before has room: EASY backfilling.
+
+        Args:
+            before: Those who are due before.
+            ticket: Somebody for whom there is room now.
+            here: What is asked for, with what is here of memory and GPUs; and the CPUs that may be used.
+            now: The time.
+        """
+        seconds, first = self.turns.expected(ticket["tenant"]), before[0]
+        moment = any("until" in each for each in before) or not _Room(*here, self.entries).lacks(first)
+        if moment or not seconds:
+            return False  # who asks in a moment gets what is free
+        last = sorted(self.entries, key=lambda each: each["since"] + each["foreseen"])
+        opens = bisect_left(range(len(last)), True, key=lambda ended: not _Room(*here, last[ended + 1 :]).lacks(first))
+        if opens == len(last):
+            return False
+        # Later runs that count on the end of this one do not put it off.
+        first["opens"] = min(first["opens"], last[opens]["since"] + last[opens]["foreseen"])
+        return bool(now + (1.0 - _EARLIER) * seconds <= first["opens"])
 
     def end(self, entry: Document) -> None:
         """Take a slot back."""
@@ -424,8 +451,8 @@ def _opened(folder: str, me: _Process) -> Iterator[_Registry]:
         kept = set(map(id, registry.entries))
         gone = [each for each in found.entries if id(each) not in kept]
         now = time.monotonic()
-        for each in gone:
-            registry.turns.ended(each, now)
+        for each in gone:  # nobody knows when: not long after anybody looked
+            registry.turns.ended(each, min(now, each["since"] + each["foreseen"]))
         registry.turns.outlast(registry.entries, now)
         lapsed = registry.turns.lapse(now)
         registry.freed = bool(gone) or lapsed or len(registry.waits) < len(found.waits)
@@ -490,22 +517,25 @@ def _parsed(text: bytes, boot: str) -> _Registry:
         return _Registry([], [], SlotTurns(boot))
 
 
-def _checked(entry: Document) -> Document:
+_NUMBERS = itemgetter("cpu", "memory", "device", "seen", "opens", "share", "since", "foreseen", "charged")
+_TEXTS = itemgetter("run_id", "search", "name", "group", "boot", "gang", "tenant")
+_UNSAID: Document = {**UNCOUNTED, "seen": 0.0, "opens": math.inf}
+
+
+def _checked(found: Document) -> Document:
     """An entry that has all that is asked of one."""
-    entry = {**UNCOUNTED, **entry}
+    entry = {**_UNSAID, **found, "cpus": [int(cpu) for cpu in found["cpus"]]}
     parts = [entry, *entry["members"].values()]
-    numbers = [entry["cpu"], entry["memory"], entry["device"], entry.get("seen", 0.0), entry["weight"] or 1.0]
-    numbers += [entry[key] for key in ("share", "since", "foreseen", "charged")]
-    for pid, ticks in (each["warden"] for each in parts):
-        numbers += [pid, ticks]
-    numbers += [each.get("asked", 0.0) for each in parts]
-    texts = [entry[key] for key in ("run_id", "search", "name", "group", "boot", "gang", "tenant")]
-    texts += [each.get("container", "") for each in parts]
-    sound = all(isinstance(each, int | float) for each in numbers) and "/" not in entry["run_id"]
-    lists = [each["devices"] for each in parts]
-    if not (sound and all(isinstance(each, str) for each in texts) and all(isinstance(each, list) for each in lists)):
+    numbers, texts, lists = [*_NUMBERS(entry), entry["weight"] or 1.0], [*_TEXTS(entry)], []
+    for each in parts:
+        pid, ticks = each["warden"]
+        numbers += [pid, ticks, each.get("asked", 0.0)]
+        texts.append(each.get("container", ""))
+        lists.append(each["devices"])
+    kinds = {*map(type, numbers)} <= {int, float}, {*map(type, texts)} == {str}, {*map(type, lists)} == {list}
+    if not all(kinds) or "/" in entry["run_id"]:
         raise TypeError(entry)
-    return {**entry, "cpus": [int(cpu) for cpu in entry["cpus"]]}
+    return entry
 
 
 def _gang_of(registry: _Registry, wanted: Document) -> Document | None:

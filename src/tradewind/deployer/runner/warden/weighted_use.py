@@ -31,7 +31,7 @@ def raised(level: float, amount: float, inflation: float) -> float:
 
 
 class WeightedUse:
-    """What each tenant has used, divided by its weight, as a level: the one with the lowest is next.
+    """Levels of tenants: use, divided by the weight. The one with the lowest is next.
 
     What a tenant used while nobody else had work that waits is not held against it: whoever comes begins where the
     tenant stood that was next last.
@@ -77,13 +77,11 @@ class WeightedUse:
         self._inflation = since / self._half_life
         self.levels[name] = raised(self.level(name), amount, self._inflation)
 
-    def above(self, level: float, amount: float, since: float) -> float:
-        """The level of who has one and uses so much more from a time on."""
-        return raised(level, amount, since / self._half_life)
-
     def difference(self, more: str, less: str, now: float) -> float:
         """The use of a time by which one tenant is above another."""
-        high, low = (
-            2.0 ** max(min(self.level(name) - now / self._half_life, 1000.0), -1000.0) for name in (more, less)
-        )
-        return high - low
+
+        def of(name: str) -> float:
+            found: float = 2.0 ** max(min(self.level(name) - now / self._half_life, 1000.0), -1000.0)
+            return found
+
+        return of(more) - of(less)
