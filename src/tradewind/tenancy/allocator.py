@@ -274,6 +274,7 @@ class Allocator:
         tenant, wanted.promised = wanted.job.tenant, False
         tenant.claim.since, tenant.why_not = None, event.reason
         tenant.claim.taken = max(0.0, tenant.claim.taken - self._share_of(wanted))
+        self._preemptor.forget(tenant)
         self._changed(request.job)
         return []
 
@@ -459,9 +460,11 @@ class Allocator:
         if later is None:
             tenant.why_not = ""
             tenant.claim.taken += self._share_of(request)
+        self._preemptor.forget(tenant)
         for run in taking.victims:
             run.stopping, run.taken_for, run.pays = True, request, taking.policy.pays
             run.job.tenant.taken = add_amounts(run.job.tenant.taken, run.demand)
+            self._preemptor.forget(run.job.tenant)
             self.times.end_by(run, self._now + self.policy.grace)
             who = (tenant.view.name, run.pays, request.id, taking.why)
             out.append(ev.PreemptRun(run.id, run.job.view.job, taking.node, *who))
@@ -473,6 +476,7 @@ class Allocator:
         """Give a tenant whose work comes a new claim, where it had none until now."""
         if not any(job.wants for job in tenant.jobs.values()):
             tenant.claim = PlaceClaim()
+            self._preemptor.forget(tenant)
 
     def _share_of(self, request: ResourceRequest) -> float:
         return dominant_share(request.demand, self.pool.total)
@@ -560,7 +564,7 @@ class Allocator:
         job.running[request.id] = request
         job.view.running = job.under_way
         job.view.promise(request.chance)
-        self.pool.take(node, request.demand)
+        self.pool.take(node, request.demand, repeatable=request.repeatable)
         self._use(job.tenant, request.demand, 1)
         self.times.begin(request)
         self._charge(request, request.foreseen)
@@ -580,7 +584,7 @@ class Allocator:
             job.view.running = job.under_way
             job.view.promise(request.chance, -1)
             tenant = job.tenant
-            self.pool.give_back(request.node, request.demand)
+            self.pool.give_back(request.node, request.demand, repeatable=request.repeatable)
             self._freed.add(request.node)
             self._use(tenant, request.demand, -1)
             self.times.end(request, self._now)
