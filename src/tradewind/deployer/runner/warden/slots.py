@@ -214,29 +214,33 @@ class SlotRegistry:
         with _opened(folder, self._me) as registry:
             self._folders[run_id] = folder
             if (gang := _gang_of(registry, wanted)) is not None:
+                registry.stop_waiting([each for each in registry.waits if _are_of_one_gang(each, wanted)])
                 return self._join(gang, run_id, wanted)
             if (own := _own_of(registry, run_id, wanted)) is not None:
                 own["warden"] = self._identity["warden"]
                 return Slot(own["cpus"], own["devices"])
             name = wanted.get("gang") or run_id  # a gang waits once
             found = [each for each in registry.waits if self._is_of(each, name)]
-            ticket = found[0] if found else {**self._entry(run_id, wanted), "seen": 0.0}
+            ticket = found[0] if found else {**self._entry(run_id, wanted), "seen": 0.0, "runs": []}
             rank = registry.waits.index(ticket) if found else len(registry.waits)
             now = time.monotonic()
-            ahead = [each for each in registry.waits[:rank] if now - each["seen"] < _FORGOTTEN]
+            others = [each for each in registry.waits[:rank] if not _are_of_one_gang(each, wanted)]
+            ahead = [each for each in others if now - each["seen"] < _FORGOTTEN]
             room = _Room(wanted, every, registry.entries)
             lack = room.lacks(ticket)
             why = _why(lack, wanted, every, registry.entries) if lack else ""
             for each in ahead:
                 room.keep(each)
             if lack or room.lacks(ticket):
-                registry.waits = [*registry.waits[:rank], {**ticket, "seen": now}, *registry.waits[rank + 1 :]]
+                ticket = {**ticket, "seen": now, "runs": [*dict.fromkeys([*ticket.get("runs", ()), run_id])]}
+                registry.waits = [*registry.waits[:rank], ticket, *registry.waits[rank + 1 :]]
                 raise StartRefused("busy", words=why or f"the next slot is kept for {_names(wanted, ahead)}")
             slot = room.take(ticket)
             amount = min(ticket["cpu"], len(room.cpus))
             entry = {**self._entry(run_id, wanted), **slot._asdict(), "cpu": amount}
             registry.entries.append(entry)
-            others = [each for each in registry.waits if not self._is_of(each, name)]
+            mine = [each for each in registry.waits if self._is_of(each, name) or _are_of_one_gang(each, wanted)]
+            others = [each for each in registry.waits if each not in mine]
             registry.waits = sorted(others, key=lambda each: each["search"] == wanted["search"])
             registry.freed = bool(others)
             return self._join(entry, run_id, wanted) if wanted.get("gang") else slot
@@ -287,8 +291,11 @@ class SlotRegistry:
                     if not gang["members"]:
                         registry.entries.remove(gang)
                         _remove(inner_folder(folder, gang["run_id"]))
-                for held in (registry.entries, registry.waits):
-                    held[:] = [each for each in held if not self._is_of(each, run_id)]
+                registry.entries = [each for each in registry.entries if not self._is_of(each, run_id)]
+                asked = [each for each in registry.waits if self._is_of(each) and run_id in each.get("runs", ())]
+                for each in asked:
+                    each["runs"].remove(run_id)
+                registry.stop_waiting([each for each in asked if not each["runs"]])  # others of its gang may wait still
                 registry.freed = bool(registry.waits)
         except FileNotFoundError:  # it went with the run that this one was started by
             return
@@ -305,8 +312,9 @@ class SlotRegistry:
         for run_id in self._folders.keys() - set(running):
             self.give_back(run_id)
 
-    def _is_of(self, entry: Document, run_id: str) -> bool:
-        return bool(entry["run_id"] == run_id and (entry["boot"], *entry["warden"]) == self._me)
+    def _is_of(self, entry: Document, run_id: str | None = None) -> bool:
+        mine = (entry["boot"], *entry["warden"]) == self._me
+        return bool(mine and (run_id is None or entry["run_id"] == run_id))
 
     def _entry(self, run_id: str, wanted: Document) -> Document:
         kept = {key: wanted[key] for key in ("cpu", "memory", "device", "search", "name", "group")}
@@ -360,6 +368,12 @@ class _Registry:
     def __init__(self, entries: list[Document], waits: list[Document]) -> None:
         self.entries, self.waits = entries, waits
         self.freed = False
+
+    def stop_waiting(self, tickets: Sequence[Document]) -> None:
+        """Take tickets away: what was kept for them is there for who waits behind."""
+        if tickets:
+            self.waits = [each for each in self.waits if each not in tickets]
+            self.freed = True
 
 
 @contextmanager
@@ -442,7 +456,7 @@ def _checked(entry: Document) -> Document:
         numbers += [pid, ticks]
     numbers += [each.get("asked", 0.0) for each in parts]
     texts = [entry[key] for key in ("run_id", "search", "name", "group", "boot", "gang")]
-    texts += [each.get("container", "") for each in parts]
+    texts += [each.get("container", "") for each in parts] + entry.get("runs", [])
     sound = all(isinstance(each, int | float) for each in numbers) and "/" not in entry["run_id"]
     lists = [each["devices"] for each in parts]
     if not (sound and all(isinstance(each, str) for each in texts) and all(isinstance(each, list) for each in lists)):
@@ -452,9 +466,12 @@ def _checked(entry: Document) -> Document:
 
 def _gang_of(registry: _Registry, wanted: Document) -> Document | None:
     """The entry of the gang of a run, where one of it has its slot already."""
-    mine = (wanted.get("gang", ""), wanted["search"])
-    found = [each for each in registry.entries if mine[0] and (each["gang"], each["search"]) == mine]
-    return found[0] if found else None
+    return next((each for each in registry.entries if _are_of_one_gang(each, wanted)), None)
+
+
+def _are_of_one_gang(entry: Document, wanted: Document) -> bool:
+    name = wanted.get("gang", "")
+    return bool(name and (entry["gang"], entry["search"]) == (name, wanted["search"]))
 
 
 def _own_of(registry: _Registry, run_id: str, wanted: Document) -> Document | None:
