@@ -58,7 +58,7 @@ _Deserved = tuple[ResourceRequest, bool, bool]
 
 @dataclass(slots=True)
 class _Moment:
-    """What was found out while nothing changes: takers ask for the same one after the other.
+    """Figures of a moment at which nothing changes: takers ask for the same one after the other.
 
     Attributes:
         weights: The sum of the weights of the tenants that have work.
