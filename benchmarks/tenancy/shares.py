@@ -124,7 +124,7 @@ def simulated(cell: Cell, fairness: str, runs: int = 200) -> ClusterSimulation:
         trials = RecordedTrials([1.0] * len(seconds), seconds)
         jobs.append(SimulatedJob(f"t{number}", f"t{number}", trials, cell.demand(number), 9))
     tenants = [ev.TenantSet(f"t{number}", weight) for number, weight in enumerate(cell.weights)]
-    return simulate({"n": NODE}, tenants, jobs, policy(fairness), until=16.0, record=True)
+    return simulate({"n": NODE}, tenants, jobs, policy(fairness), until=until, record=True)
 
 
 def figures(runs: Sequence[SimulatedRun], tenants: int, mean: float, end: float) -> tuple[list[float], float, float]:

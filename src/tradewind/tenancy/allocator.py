@@ -494,8 +494,15 @@ class Allocator:
         demand = request.demand
         node = self._reservations.find(demand) or self.pool.ahead(demand, self.policy.ahead)
         if node is None and self.policy.fairness.keeps_places:
-            return self.bookings.backfill(demand, self.times.expect(request), self._now)
+            return self.bookings.backfill(request, self._now, lambda kept: self._may_pass(request, kept))
         return node
+
+    def _may_pass(self, request: ResourceRequest, kept: ResourceRequest) -> bool:
+        """Say whether a run may still be there when one begins for which a place is kept."""
+        tenant, other = request.job.tenant.view, kept.job.tenant.view
+        amounts = (self._share_of(each) * self.times.foresee(each) for each in (request, kept))
+        amount = max(each / view.weight for each, view in zip(amounts, (tenant, other), strict=True))
+        return self.policy.fairness.may_pass(tenant, other, amount, self._now)
 
     def _is_passed_over(self, request: ResourceRequest, full: Set[Amounts]) -> bool:
         """Say whether a place is kept for a run, since others may take what becomes free before it has room."""

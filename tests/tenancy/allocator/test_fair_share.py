@@ -143,6 +143,20 @@ def test_long_runs_that_wait_longer_than_the_patience_of_other_rules_take_no_tur
     assert used["large"] / sum(used.values()) == pytest.approx(0.8, abs=0.03)
 
 
+def test_small_long_runs_are_not_always_in_the_way_of_large_ones() -> None:
+    """Beside each run of 1.22 CPUs three of 0.25 had room, and a place for 1 CPU was left beside them: 39 : 32 : 29."""
+    rng = np.random.default_rng(43)
+    jobs, tenants = [], []
+    for name, cpu, mean, weight in (("a", 1.0, 2.6, 5), ("b", 1.22, 2.8, 4), ("c", 0.25, 9.0, 2)):
+        seconds = mean * np.clip(rng.normal(1.0, 0.25, 200), 0.3, 2.0)
+        jobs.append(SimulatedJob(name, name, RecordedTrials([1.0] * 200, seconds.tolist()), {"cpu": cpu}, 30))
+        tenants.append(ev.TenantSet(name, weight))
+    found = simulate({"m": {"cpu": 2.0}, "n": {"cpu": 2.0}}, tenants, jobs, fair(), until=130.0, record=True)
+    used = found.used_between(20.0, 115.0)
+    assert [100 * each / sum(used.values()) for each in used.values()] == pytest.approx([45.5, 36.4, 18.2], abs=3.0)
+    assert sum(used.values()) > 0.75
+
+
 @pytest.mark.slow
 def test_many_tenants_get_their_shares() -> None:
     """A tenth of what the benchmark does, with Jain's index of weighted shares."""

@@ -12,6 +12,9 @@ from tradewind.tenancy.views import TenantView
 
 _NEVER = -math.inf
 
+_LEAD = 4.0
+"""Runs by which a tenant may be ahead of one that waits, and still take the room beside it for longer than it waits."""
+
 
 class FairShareSettings(Settings):
     """Settings of shares over time."""
@@ -78,11 +81,24 @@ class FairShareFairness(Fairness):
         """True when it has used no more than the other one, as that stood if its work came now."""
         return turn[0] <= max(self._levels.get(other.name, _NEVER), self._passed)
 
-    def runs_before(self, tenant: TenantView, other: TenantView, amount: float, now: float) -> int | None:
-        """See `Fairness.runs_before`."""
+    def may_pass(self, tenant: TenantView, other: TenantView, amount: float, now: float) -> bool:
+        """True while it is ahead by a few runs at most.
+
+        It delays no run that has its place kept, but takes room on which those after it count: small runs that take
+        long would always be there, and large ones of others never beside each other.
+        """
+        return self._lead(tenant, other, now) <= _LEAD * amount
+
+    def _lead(self, tenant: TenantView, other: TenantView, now: float) -> float:
+        """Dominant share times seconds for a weight of 1, as of now, that a tenant has used more than another one."""
         mine, its = self.key(tenant)[0], self.key(other)[0]
         ahead: float = 2.0 ** max(min(mine - now / self.settings.half_life, 1000.0), -1000.0)
         ahead -= 2.0 ** max(min(its - now / self.settings.half_life, 1000.0), -1000.0)
+        return ahead
+
+    def runs_before(self, tenant: TenantView, other: TenantView, amount: float, now: float) -> int | None:
+        """See `Fairness.runs_before`."""
+        ahead = self._lead(tenant, other, now)
         # Equal ones go by arrival; and the one that passes it is started before.
         return 1 + max(0, math.ceil(ahead * other.weight / amount - 1e-9))
 
