@@ -4,6 +4,7 @@
     python benchmarks/tenancy/shares.py --simulated --possible --rules fair_share    # what is possible beside it
     python benchmarks/tenancy/shares.py --unequal            # runs of one tenant ten times as long as those of another
     python benchmarks/tenancy/shares.py --tenants 1000       # Jain's index and the time of a decision, simulated
+    python benchmarks/tenancy/shares.py --tenants 1000 --takers 50    # of whom so many may preempt, and find nothing
     python benchmarks/tenancy/shares.py --real --cells 3     # the first cells on this machine, 90 s each
 
 A cell is a cluster of 2 CPUs and 4 GiB on which each tenant always has work that waits: runs of 0.25 to 2 CPUs (or of
@@ -20,9 +21,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 from clairvoyant import reachable
@@ -32,7 +34,8 @@ from tradewind.engine.search_builder import study_document
 from tradewind.problem.job_spec.spec import parse_spec
 from tradewind.store.clusters.cluster_store import ClusterStore, JobRow, TenantRow
 from tradewind.tenancy import events as ev
-from tradewind.tenancy.allocator import AllocationPolicy
+from tradewind.tenancy.allocator import AllocationPolicy, Allocator
+from tradewind.tenancy.preemption.policy import PreemptionPolicy
 from tradewind.tenancy.shared_cluster import SharedCluster, SharedClusterSettings
 from tradewind.tenancy.simulator import ClusterSimulation, RecordedTrials, SimulatedJob, SimulatedRun, simulate
 
@@ -223,7 +226,24 @@ def line(cell: Cell, fairness: str, found: tuple[list[float], float, float], mor
     return f"| {' | '.join(cells)} |"
 
 
-def many(tenants: int, fairness: str) -> Iterator[str]:
+@contextmanager
+def thinking() -> Iterator[list[float]]:
+    """Processor seconds of the allocator, and the runs that it starts, once the cluster is full."""
+    handle_all, sums = Allocator.handle_all, [0.0, 0]
+
+    def measured(self: Allocator, events: Sequence[ev.AllocatorEvent], now: float) -> list[ev.AllocatorInstruction]:
+        began, before = time.process_time(), self.decisions
+        out = handle_all(self, events, now)
+        if now > 0:
+            sums[0] += time.process_time() - began
+            sums[1] += self.decisions - before
+        return out
+
+    with mock.patch.object(Allocator, "handle_all", measured):
+        yield sums
+
+
+def many(tenants: int, fairness: str, takers: int = 0) -> Iterator[str]:
     """Jain's index of weighted shares over windows of ten mean run times, and how long a decision takes."""
     rng, nodes = np.random.default_rng(2), max(4, tenants // 2)
     jobs = []
@@ -232,15 +252,20 @@ def many(tenants: int, fairness: str) -> Iterator[str]:
         demand = {"cpu": float((1, 2, 4, 8)[number % 4]), "memory": 1.0}
         jobs.append(SimulatedJob(f"t{number}", f"t{number}", trials, demand, 24))
     weights = [1 + number % 3 for number in range(tenants)]
-    them = [ev.TenantSet(f"t{number}", weight) for number, weight in enumerate(weights)]
+    how = PreemptionPolicy(2.0)
+    them = [
+        ev.TenantSet(f"t{number}", weight, preempt=how if takers and number % (tenants // takers) == 0 else None)
+        for number, weight in enumerate(weights)
+    ]
     there = {f"n{number}": {"cpu": 16.0, "memory": 64.0} for number in range(nodes)}
-    found = simulate(there, them, jobs, policy(fairness), until=16.0, record=True)
+    with thinking() as sums:
+        found = simulate(there, them, jobs, policy(fairness), until=16.0, record=True)
     for first in (3.0, 4.0, 5.0):
         used = found.used_between(first, first + 10.0)
         each = np.array([used[f"t{number}"] / weight for number, weight in enumerate(weights)])
         jain = each.sum() ** 2 / (tenants * (each**2).sum())
         yield f"| {fairness} | {first:g} to {first + 10:g} | {jain:.4f} | {sum(used.values()):.1%} |"
-    yield f"{found.starts} runs started, {1000 * found.thinking / found.starts:.3f} ms each"
+    yield f"{found.starts} runs started, {1000 * sums[0] / sums[1]:.3f} ms of processor time each once it was full"
 
 
 def unequal(rules: Sequence[str]) -> Iterator[str]:
@@ -272,6 +297,7 @@ def main() -> None:
     parser.add_argument("--possible", action="store_true", help="beside it what whoever knows all lengths can reach")
     parser.add_argument("--unequal", action="store_true", help="of unequal length, in simulated time")
     parser.add_argument("--tenants", type=int, help="so many, in simulated time")
+    parser.add_argument("--takers", type=int, default=0, help="so many of them may preempt, and nothing can be taken")
     parser.add_argument("--rules", nargs="+", default=["drf", "fair_share"])
     parser.add_argument("--cells", type=int, default=len(CELLS), help="only the first ones")
     parser.add_argument("--from", dest="first", type=int, default=0, help="without so many at the beginning")
@@ -279,7 +305,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1.5, help="of a real cell")
     given = parser.parse_args()
     for fairness in given.rules if given.tenants else ():
-        print(*many(given.tenants, fairness), sep="\n", flush=True)
+        print(*many(given.tenants, fairness, given.takers), sep="\n", flush=True)
     if given.unequal:
         print(*unequal(given.rules), sep="\n", flush=True)
     if given.simulated or given.real:

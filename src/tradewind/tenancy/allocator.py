@@ -274,6 +274,7 @@ class Allocator:
         tenant, wanted.promised = wanted.job.tenant, False
         tenant.claim.since, tenant.why_not = None, event.reason
         tenant.claim.taken = max(0.0, tenant.claim.taken - self._share_of(wanted))
+        self._preemptor.forget(tenant)
         self._changed(request.job)
         return []
 
@@ -463,9 +464,11 @@ class Allocator:
         if later is None:
             tenant.why_not = ""
             tenant.claim.taken += self._share_of(request)
+        self._preemptor.forget(tenant)
         for run in taking.victims:
             run.stopping, run.taken_for, run.pays = True, request, taking.policy.pays
             run.job.tenant.taken = add_amounts(run.job.tenant.taken, run.demand)
+            self._preemptor.forget(run.job.tenant)
             self.times.end_by(run, self._now + self.policy.grace)
             who = (tenant.view.name, run.pays, request.id, taking.why)
             out.append(ev.PreemptRun(run.id, run.job.view.job, taking.node, *who))
@@ -477,6 +480,7 @@ class Allocator:
         """Give a tenant whose work comes a new claim, where it had none until now."""
         if not any(job.wants for job in tenant.jobs.values()):
             tenant.claim = PlaceClaim()
+            self._preemptor.forget(tenant)
 
     def _share_of(self, request: ResourceRequest) -> float:
         return dominant_share(request.demand, self.pool.total)
@@ -494,8 +498,15 @@ class Allocator:
         demand = request.demand
         node = self._reservations.find(demand) or self.pool.ahead(demand, self.policy.ahead)
         if node is None and self.policy.fairness.keeps_places:
-            return self.bookings.backfill(demand, self.times.expect(request), self._now)
+            return self.bookings.backfill(request, self._now, lambda kept: self._may_pass(request, kept))
         return node
+
+    def _may_pass(self, request: ResourceRequest, kept: ResourceRequest) -> bool:
+        """Say whether a run may still be there when one begins for which a place is kept."""
+        tenant, other = request.job.tenant.view, kept.job.tenant.view
+        amounts = (self._share_of(each) * self.times.foresee(each) for each in (request, kept))
+        amount = max(each / view.weight for each, view in zip(amounts, (tenant, other), strict=True))
+        return self.policy.fairness.may_pass(tenant, other, amount, self._now)
 
     def _is_passed_over(self, request: ResourceRequest, full: Set[Amounts]) -> bool:
         """Say whether a place is kept for a run, since others may take what becomes free before it has room."""
@@ -564,7 +575,7 @@ class Allocator:
         job.running[request.id] = request
         job.view.running = job.under_way
         job.view.promise(request.chance)
-        self.pool.take(node, request.demand)
+        self.pool.take(node, request.demand, repeatable=request.repeatable)
         self._use(job.tenant, request.demand, 1)
         self.times.begin(request)
         self._charge(request, request.foreseen)
@@ -584,7 +595,7 @@ class Allocator:
             job.view.running = job.under_way
             job.view.promise(request.chance, -1)
             tenant = job.tenant
-            self.pool.give_back(request.node, request.demand)
+            self.pool.give_back(request.node, request.demand, repeatable=request.repeatable)
             self._freed.add(request.node)
             self._use(tenant, request.demand, -1)
             self.times.end(request, self._now)

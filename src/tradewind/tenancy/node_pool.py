@@ -29,6 +29,7 @@ class NodePool:
         self._free = np.zeros((len(kinds.names), 0))
         self._cores = np.zeros((len(kinds.names), 0))
         self._booked = np.zeros((len(kinds.names), 0))  # of what is not free, that nothing uses yet
+        self._repeatable = np.zeros((len(kinds.names), 0))  # of what is used, by runs that may be taken
         self._any_booked = np.zeros(0, dtype=bool)
         self._open = np.zeros(0, dtype=bool)  # takes new work
         self._kept: set[str] = set()  # for one demand
@@ -61,6 +62,7 @@ class NodePool:
         self._free = np.hstack([self._free, columns])
         self._cores = np.hstack([self._cores, np.zeros_like(columns)])
         self._booked = np.hstack([self._booked, np.zeros_like(columns)])
+        self._repeatable = np.hstack([self._repeatable, np.zeros_like(columns)])
         self._open = np.append(self._open, np.ones(len(nodes), dtype=bool))
         self._any_booked = np.append(self._any_booked, np.zeros(len(nodes), dtype=bool))
         self._sum()
@@ -71,7 +73,7 @@ class NodePool:
         if place is None:
             return
         last = len(self._names) - 1
-        for array in (self._capacity, self._free, self._cores, self._booked):
+        for array in (self._capacity, self._free, self._cores, self._booked, self._repeatable):
             array[:, place] = array[:, last]
         self._open[place], self._any_booked[place] = self._open[last], self._any_booked[last]
         self._names[place] = self._names[last]
@@ -79,8 +81,8 @@ class NodePool:
             self._places[self._names[place]] = place
         self._names.pop()
         self._kept.discard(node)
-        self._capacity, self._free, self._cores, self._booked = (
-            array[:, :last] for array in (self._capacity, self._free, self._cores, self._booked)
+        self._capacity, self._free, self._cores, self._booked, self._repeatable = (
+            array[:, :last] for array in (self._capacity, self._free, self._cores, self._booked, self._repeatable)
         )
         self._open, self._any_booked = self._open[:last], self._any_booked[:last]
         self._sum()
@@ -238,14 +240,21 @@ class NodePool:
         apart = for_run.any() and for_core.any() and np.count_nonzero(for_run | for_core) > 1
         return bool(both.any() or apart)
 
-    def take(self, node: str, demand: Amounts, *, core: bool = False) -> None:
-        """Use up what a demand takes on a node."""
+    def may_have_room(self, demand: Amounts) -> list[str]:
+        """The nodes on which a demand has room if all is gone that may be taken, and nothing is kept; or nearly so."""
+        most = self._free + self._booked + self._repeatable + SLACK
+        return [self._names[place] for place in map(int, np.flatnonzero(self._open & _enough(most, demand)))]
+
+    def take(self, node: str, demand: Amounts, *, core: bool = False, repeatable: bool = False) -> None:
+        """Use up what a demand takes on a node, for a Core or a run that may be taken."""
         place = self._places[node]
         self._free[:, place] -= demand
         if core:
             self._cores[:, place] += demand
+        if repeatable:
+            self._repeatable[:, place] += demand
 
-    def give_back(self, node: str, demand: Amounts, *, core: bool = False) -> None:
+    def give_back(self, node: str, demand: Amounts, *, core: bool = False, repeatable: bool = False) -> None:
         """Undo `take`; on a node that is gone, nothing."""
         place = self._places.get(node)
         if place is None:
@@ -253,6 +262,8 @@ class NodePool:
         self._free[:, place] += demand
         if core:
             self._cores[:, place] -= demand
+        if repeatable:
+            self._repeatable[:, place] -= demand
 
     def free(self, node: str) -> dict[str, float]:
         """The free amounts of a node, by name, those kept among them; 0 where more is placed than it has."""

@@ -218,14 +218,15 @@ class PlaceBookings:
         """The runs that have a place on a node booked, in their order."""
         return list(self._on.get(node, ()))
 
-    def backfill(self, demand: Amounts, seconds: float | None, now: float) -> str | None:
+    def backfill(self, request: ResourceRequest, now: float, may_pass: Callable[[ResourceRequest], bool]) -> str | None:
         """A node on which places are kept and a run delays none of them; None where there is none.
 
         Args:
-            demand: What is to start.
-            seconds: How long it is expected to take; None where that is not known.
+            request: What is to start.
             now: The time.
+            may_pass: Says whether it may still be there when some run begins that has its place kept.
         """
+        demand, seconds = request.demand, self._times.expect(request)
         for node in self._pool.beside_bookings(demand, _BESIDE):
             first = next((each for each in self._on[node] if not each.promised), None)
             if first is not self._on[node][0] and not self._leaves_promised(node, demand):
@@ -234,6 +235,8 @@ class PlaceBookings:
                 return node
             if seconds is not None and now + seconds <= first.opens:
                 return node
+            if not may_pass(first):
+                continue
             wanted = demand
             for each in self._on[node]:
                 wanted = tuple(add_amounts(wanted, each.demand))

@@ -159,6 +159,20 @@ def test_who_needs_least_is_not_passed_over_by_places_kept_for_others(came: tupl
     assert [used[f"t{n}"] / sum(used.values()) for n in range(3)] == pytest.approx([0.5, 0.333, 0.167], abs=0.015)
 
 
+def test_small_long_runs_are_not_always_in_the_way_of_large_ones() -> None:
+    """Beside each run of 1.22 CPUs three of 0.25 had room, and a place for 1 CPU was left beside them: 39 : 32 : 29."""
+    rng = np.random.default_rng(43)
+    jobs, tenants = [], []
+    for name, cpu, mean, weight in (("a", 1.0, 2.6, 5), ("b", 1.22, 2.8, 4), ("c", 0.25, 9.0, 2)):
+        seconds = mean * np.clip(rng.normal(1.0, 0.25, 200), 0.3, 2.0)
+        jobs.append(SimulatedJob(name, name, RecordedTrials([1.0] * 200, seconds.tolist()), {"cpu": cpu}, 30))
+        tenants.append(ev.TenantSet(name, weight))
+    found = simulate({"m": {"cpu": 2.0}, "n": {"cpu": 2.0}}, tenants, jobs, fair(), until=130.0, record=True)
+    used = found.used_between(20.0, 115.0)
+    assert [100 * each / sum(used.values()) for each in used.values()] == pytest.approx([45.5, 36.4, 18.2], abs=3.0)
+    assert sum(used.values()) > 0.75
+
+
 @pytest.mark.slow
 def test_many_tenants_get_their_shares() -> None:
     """A tenth of what the benchmark does, with Jain's index of weighted shares."""

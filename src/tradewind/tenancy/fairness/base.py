@@ -62,6 +62,17 @@ class Fairness(Plugin, ABC):
         """
         return True
 
+    def may_pass(self, tenant: TenantView, other: TenantView, amount: float, now: float) -> bool:
+        """True when a run may start beside a place that is kept for another one, and still be there when that begins.
+
+        Args:
+            tenant: Whose run it is.
+            other: The one for whose run the place is kept.
+            amount: Dominant share times seconds, divided by the weight, of that one of the two of which it is larger.
+            now: The time.
+        """
+        return True
+
     def runs_before(self, tenant: TenantView, other: TenantView, amount: float, now: float) -> int | None:
         """The most runs of another tenant that start before the next one of a tenant; None where nothing limits them.
 

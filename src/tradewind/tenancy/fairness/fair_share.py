@@ -11,6 +11,9 @@ from tradewind.plugins import Settings
 from tradewind.tenancy.fairness.base import Fairness
 from tradewind.tenancy.views import TenantView
 
+_LEAD = 4.0
+"""Runs by which a tenant may be ahead of one that waits, and still take the room beside it for longer than it waits."""
+
 
 class FairShareSettings(Settings):
     """Settings of shares over time."""
@@ -66,6 +69,14 @@ class FairShareFairness(Fairness):
     def precedes(self, turn: tuple[float, ...], other: TenantView) -> bool:
         """True when it has used no more than the other one, as that stood if its work came now."""
         return turn[0] <= max(self._use.level(other.name), self._use.passed)
+
+    def may_pass(self, tenant: TenantView, other: TenantView, amount: float, now: float) -> bool:
+        """True while it is ahead by a few runs at most.
+
+        It delays no run that has its place kept, but takes room on which those after it count: small runs that take
+        long would always be there, and large ones of others never beside each other.
+        """
+        return self._use.difference(tenant.name, other.name, now) <= _LEAD * amount
 
     def runs_before(self, tenant: TenantView, other: TenantView, amount: float, now: float) -> int | None:
         """See `Fairness.runs_before`."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 
 from tradewind.tenancy.fairness.base import Fairness
 from tradewind.tenancy.node_pool import NodePool
@@ -52,6 +52,35 @@ class _Plan:
     victims: tuple[ResourceRequest, ...]
 
 
+_Deserved = tuple[ResourceRequest, bool, bool]
+"""A run that its tenant has a claim to a place for, whether it is the first one, and whether it fits its share."""
+
+
+@dataclass(slots=True)
+class _Moment:
+    """Figures of a moment at which nothing changes: takers ask for the same one after the other.
+
+    Attributes:
+        weights: The sum of the weights of the tenants that have work.
+        deserved: By taker, the runs that it has a claim to a place for.
+        above: The tenants above their share, once somebody has asked.
+        nodes: By demand, the nodes on which it may have room at all, whatever is taken.
+        beside: By demand, whether there is room for it that is only kept.
+        room: By the time until which runs are taken for others, what is free then.
+    """
+
+    weights: float
+    deserved: dict[str, Sequence[_Deserved]] = field(default_factory=dict)
+    above: list[Tenant] | None = None
+    nodes: dict[Amounts, Set[str]] = field(default_factory=dict)
+    beside: dict[Amounts, bool] = field(default_factory=dict)
+    room: dict[float, dict[str, list[float]]] = field(default_factory=dict)
+
+    def due(self, tenant: Tenant) -> float:
+        """The share that is due to a tenant by its weight; none without work."""
+        return tenant.view.weight / self.weights if _has_work(tenant) else 0.0
+
+
 class Preemptor:
     """Decides which runs are taken, and when.
 
@@ -80,15 +109,27 @@ class Preemptor:
         self._tenants, self._pool = tenants, pool
         self._fairness, self._priority = rules
         self._grace = grace
+        # What was found out of a tenant, as long as it is as it was then.
+        self._shares: dict[str, tuple[int, Amounts, float]] = {}
+        self._claims: dict[str, tuple[int, Amounts, float, Sequence[_Deserved]]] = {}
+
+    def forget(self, tenant: Tenant) -> None:
+        """Something has changed of a tenant, or of its claim, with which it was not entered into the queue again."""
+        self._shares.pop(tenant.view.name, None)
+        self._claims.pop(tenant.view.name, None)
 
     def next(self, now: float) -> tuple[Taking | None, float | None]:
         """The decision that is due, if there is one, and the time of the next one where none is due."""
         takers = [tenant for tenant in self._tenants.values() if tenant.preempt is not None]
+        for tenant in takers:
+            if not tenant.claim.open:
+                tenant.claim.since = None
+        takers = [tenant for tenant in takers if tenant.claim.open]
         if not takers:
             return None, None
-        shares = self._due_shares()
+        moment = self._moment()
         for tenant in takers:
-            self._look(tenant, shares, now)
+            self._look(tenant, moment, now)
         later: list[float] = []
         for tenant in sorted(takers, key=lambda each: (self._fairness.key(each.view), each.number)):
             if tenant.preempt is None:
@@ -100,18 +141,18 @@ class Preemptor:
             opens = due - tenant.preempt.exempt
             if now < opens:
                 later.append(opens)
-            for request, first, fits in self._deserved(tenant, shares):
+            for request, first, fits in self._deserved(tenant, moment):
                 # Room that is kept for others only is kept for it at once: what comes may be none that can be taken.
-                if now < opens and (request.takes_at is not None or not self._pool.beside_bookings(request.demand, 1)):
+                if now < opens and (request.takes_at is not None or not self._beside(request.demand, moment)):
                     continue
-                plan = self._plan(request, due, shares, first=first, fits=fits)
+                plan = self._plan(request, due, moment, first=first, fits=fits)
                 if plan is None or (now < opens and plan.victims):
                     continue
                 if plan.at > now and request.takes_at is not None:
                     later.append(plan.at)
                     continue
                 victims = plan.victims if plan.at <= now else ()
-                why = self._why(tenant, shares, now, first=first)
+                why = self._why(tenant, moment, now, first=first)
                 return Taking(request, plan.node, victims, tenant.preempt, max(now, plan.at), why), None
         return None, min(later, default=None)
 
@@ -139,29 +180,26 @@ class Preemptor:
             return max(0.0, on_its_way.opens - now)
         if tenant.claim.since is None:
             return None
-        shares, due = self._due_shares(), self._due(tenant, tenant.preempt)
-        deserved = self._deserved(tenant, shares)
-        plans = [self._plan(request, due, shares, first=first, fits=fits) for request, first, fits in deserved]
+        moment, due = self._moment(), self._due(tenant, tenant.preempt)
+        deserved = self._deserved(tenant, moment)
+        plans = [self._plan(request, due, moment, first=first, fits=fits) for request, first, fits in deserved]
         at = min((plan.at for plan in plans if plan is not None), default=None)
         return None if at is None else max(0.0, at - now) + self._grace
 
-    def _look(self, tenant: Tenant, shares: Mapping[str, float], now: float) -> None:
+    def _look(self, tenant: Tenant, moment: _Moment, now: float) -> None:
         """See what has become of the claim of a tenant."""
-        claim, name = tenant.claim, tenant.view.name
-        if claim.placed and name in shares and self._share(tenant) >= shares[name] - SLACK:
+        claim = tenant.claim
+        if claim.placed and _has_work(tenant) and self._share(tenant) >= moment.due(tenant) - SLACK:
             claim.open = False
-        waits = claim.open and any(True for _ in self._deserved(tenant, shares))
+        waits = claim.open and bool(self._deserved(tenant, moment))
         claim.since = (now if claim.since is None else claim.since) if waits else None
 
     def _due(self, tenant: Tenant, policy: PreemptionPolicy) -> float:
         """The time at which runs are taken for a tenant that waits."""
         return (tenant.claim.since or 0.0) + max(0.0, policy.within - self._grace)
 
-    def _due_shares(self) -> dict[str, float]:
-        """The share that is due to each tenant that has work, by its weight."""
-        busy = [tenant for tenant in self._tenants.values() if tenant.waits or any(tenant.used)]
-        weights = sum(tenant.view.weight for tenant in busy)
-        return {tenant.view.name: tenant.view.weight / weights for tenant in busy}
+    def _moment(self) -> _Moment:
+        return _Moment(sum(tenant.view.weight for tenant in self._tenants.values() if _has_work(tenant)))
 
     def _share(self, tenant: Tenant, without: Sequence[float] = ()) -> float:
         """The dominant share of a tenant as it is when all that is being taken has changed hands.
@@ -172,20 +210,35 @@ class Preemptor:
             tenant: The tenant.
             without: What else is taken.
         """
+        name, total = tenant.view.name, self._pool.total
+        if not without and (known := self._shares.get(name)) is not None and known[:2] == (tenant.version, total):
+            return known[2]
         kept = [request.demand for request in _booked(tenant) if not _is_taken_for(request)]
         used = tenant.used
         for amounts in (tenant.taken, *kept, without):
             if amounts:
                 used = [u - a for u, a in zip(used, amounts, strict=True)]
-        return dominant_share(used, self._pool.total)
+        share = dominant_share(used, total)
+        if not without:
+            self._shares[name] = tenant.version, total, share
+        return share
 
-    def _deserved(self, tenant: Tenant, shares: Mapping[str, float]) -> Iterator[tuple[ResourceRequest, bool, bool]]:
-        """The next runs of a tenant that it has a claim to a place for.
+    def _deserved(self, tenant: Tenant, moment: _Moment) -> Sequence[_Deserved]:
+        """The next runs of a tenant that it has a claim to a place for."""
+        name, as_it_is = tenant.view.name, (tenant.version, self._pool.total, moment.weights)
+        if (found := moment.deserved.get(name)) is None:
+            known = self._claims.get(name)
+            if known is not None and known[:3] == as_it_is:
+                found = known[3]
+            else:
+                found = list(self._find_deserved(tenant, moment))
+                if tenant.claim.placed:  # otherwise it depends on what others have used
+                    self._claims[name] = *as_it_is, found
+            moment.deserved[name] = found
+        return found
 
-        Yields:
-            A run, whether it is the first one, and whether it fits the tenant's share.
-        """
-        share, claim, due = self._share(tenant), tenant.claim, shares.get(tenant.view.name, 0.0)
+    def _find_deserved(self, tenant: Tenant, moment: _Moment) -> Iterator[_Deserved]:
+        share, claim, due = self._share(tenant), tenant.claim, moment.due(tenant)
         first = not claim.placed and not any(map(_is_taken_for, _booked(tenant)))
         got = 0.0
         for request in self._wanted(tenant):
@@ -208,10 +261,10 @@ class Preemptor:
             if request.booked or fits_within(add_amounts(tenant.used, request.demand), tenant.quota):
                 yield request
 
-    def _why(self, tenant: Tenant, shares: Mapping[str, float], now: float, *, first: bool) -> str:
+    def _why(self, tenant: Tenant, moment: _Moment, now: float, *, first: bool) -> str:
         if first:
             return f"had no place {format_duration(now - (tenant.claim.since or now))} after its work came"
-        return f"had {self._share(tenant):.0%} of the cluster, and {shares[tenant.view.name]:.0%} are due to it"
+        return f"had {self._share(tenant):.0%} of the cluster, and {moment.due(tenant):.0%} are due to it"
 
     # ------------------------------------------------------------------ how to make room
 
@@ -222,20 +275,36 @@ class Preemptor:
             other is not tenant and any(other.used) and turn is not None and self._fairness.precedes(turn, other.view)
         )
 
-    def _plan(
-        self, request: ResourceRequest, due: float, shares: Mapping[str, float], *, first: bool, fits: bool
-    ) -> _Plan | None:
+    def _beside(self, demand: Amounts, moment: _Moment) -> bool:
+        """True when there is room for a demand that is only kept."""
+        if demand not in moment.beside:
+            moment.beside[demand] = bool(self._pool.beside_bookings(demand, 1))
+        return moment.beside[demand]
+
+    def _above(self, moment: _Moment) -> list[Tenant]:
+        """The tenants above their share."""
+        if moment.above is None:
+            every = self._tenants.values()
+            moment.above = [each for each in every if self._share(each) > moment.due(each) + SLACK]
+        return moment.above
+
+    def _plan(self, request: ResourceRequest, due: float, moment: _Moment, *, first: bool, fits: bool) -> _Plan | None:
         """The best way to make room for a run: as early as possible from when it is due, with as little lost."""
-        tenant = request.job.tenant
-        others = [each for each in self._tenants.values() if self._fairness.may_take(tenant.view, each.view)]
-        above = [each for each in others if self._share(each) > shares.get(each.view.name, 0.0) + SLACK]
+        tenant, demand = request.job.tenant, request.demand
+        if demand not in moment.nodes:
+            moment.nodes[demand] = frozenset(self._pool.may_have_room(demand))
+        if not moment.nodes[demand]:
+            return None
+        above = [each for each in self._above(moment) if self._fairness.may_take(tenant.view, each.view)]
         if not fits:
             above = [each for each in above if self._precedes(tenant, each)]
-        room = self._room(request, due if first else math.inf)  # a further place is none that is kept for another
-        plans = [self._plan_from(request, due, above, shares, room)]
+        # A further place is none that is kept for another.
+        room = self._room(request, due if first else math.inf, moment)
+        plans = [self._plan_from(request, due, above, moment, room, above_only=True)]
         if first and (plans[0] is None or plans[0].at > due):
+            others = [each for each in self._tenants.values() if self._fairness.may_take(tenant.view, each.view)]
             all_of = [each for each in others if self._precedes(tenant, each)]
-            plans.append(self._plan_from(request, due, all_of, None, room))
+            plans.append(self._plan_from(request, due, all_of, moment, room, above_only=False))
         return min((plan for plan in plans if plan is not None), key=lambda plan: plan.at, default=None)
 
     def _plan_from(
@@ -243,18 +312,21 @@ class Preemptor:
         request: ResourceRequest,
         due: float,
         owners: Sequence[Tenant],
-        shares: Mapping[str, float] | None,
+        moment: _Moment,
         room: Mapping[str, Sequence[float]],
+        *,
+        above_only: bool,
     ) -> _Plan | None:
-        """The best way to make room for a run by those of some owners, with shares only while they are above theirs."""
-        found = self._candidates(request.job.tenant, owners)
+        """The best way to make room for a run by those of some owners, if so only while they are above their shares."""
+        nodes = moment.nodes[request.demand]
+        found = self._candidates(request.job.tenant, owners, nodes)
         best: _Plan | None = None
         for node in {**found, **room}:
-            if not self._pool.holds(node, request.demand):
+            if node not in nodes or not self._pool.holds(node, request.demand):
                 continue
             runs = found.get(node, [])
             free = room.get(node) or self._pool.free_amounts(node, booked=False)
-            plan = self._plan_on(node, request.demand, free, runs, shares, due)
+            plan = self._plan_on(node, request.demand, free, runs, moment if above_only else None, due)
             if plan is not None and (best is None or (plan.at, plan.lost) < (best.at, best.lost)):
                 best = plan
         return best
@@ -265,7 +337,7 @@ class Preemptor:
         demand: Amounts,
         free: Sequence[float],
         runs: Sequence[tuple[float, ResourceRequest]],
-        shares: Mapping[str, float] | None,
+        shares: _Moment | None,
         due: float,
     ) -> _Plan | None:
         """The earliest way to make room on a node: the more time passes, the more of its runs are exempt no more."""
@@ -280,12 +352,14 @@ class Preemptor:
         lost = sum(dominant_share(run.demand, self._pool.total) * (times[place] - run.since) for run in taken)
         return _Plan(times[place], lost, node, taken)
 
-    def _candidates(self, tenant: Tenant, owners: Sequence[Tenant]) -> dict[str, list[tuple[float, ResourceRequest]]]:
+    def _candidates(
+        self, tenant: Tenant, owners: Sequence[Tenant], nodes: Set[str]
+    ) -> dict[str, list[tuple[float, ResourceRequest]]]:
         """The runs that a tenant may take, by node, in the order of their taking, and until when each is exempt."""
         found: dict[str, list[tuple[float, ResourceRequest]]] = {}
         for job in (job for other in owners if other is not tenant for job in other.jobs.values()):
             for run in job.running.values():
-                if run.repeatable and not run.stopping and run.node is not None:
+                if run.repeatable and not run.stopping and run.node is not None and run.node in nodes:
                     found.setdefault(run.node, []).append((run.since + self._exempt(run, tenant.preempt), run))
         return {
             node: sorted(runs, key=lambda each: (each[1].taken, -each[1].since, each[1].id))
@@ -297,7 +371,7 @@ class Preemptor:
         exempt, more = 0.0 if policy is None else policy.exempt, run.taken - OFTEN_TAKEN + 1
         return exempt if more <= 0 else max(exempt, self._grace) * 2.0 ** min(more, _MOST_DOUBLINGS)
 
-    def _room(self, request: ResourceRequest, until: float) -> dict[str, list[float]]:
+    def _room(self, request: ResourceRequest, until: float, moment: _Moment) -> dict[str, list[float]]:
         """Amounts that are free on nodes where runs are being taken or places are kept, when all that is done.
 
         What waits for runs to end by themselves goes behind.
@@ -305,7 +379,15 @@ class Preemptor:
         Args:
             request: The run that is to have room; what is kept for it is free.
             until: The places count that are kept for others with runs that are taken until then.
+            moment: What is known.
         """
+        if request.promised:
+            return self._find_room(request, until)
+        if until not in moment.room:
+            moment.room[until] = self._find_room(request, until)
+        return moment.room[until]
+
+    def _find_room(self, request: ResourceRequest, until: float) -> dict[str, list[float]]:
         found: dict[str, list[float]] = {}
         for job in (job for tenant in self._tenants.values() for job in tenant.jobs.values()):
             for run in job.running.values():
@@ -329,7 +411,7 @@ class Preemptor:
         demand: Amounts,
         free: Sequence[float],
         runs: Sequence[ResourceRequest],
-        shares: Mapping[str, float] | None,
+        shares: _Moment | None,
     ) -> tuple[ResourceRequest, ...] | None:
         """The runs of a node that are to be taken so that another one has room; None where there is no such choice.
 
@@ -347,7 +429,7 @@ class Preemptor:
                 break
             owner = run.job.tenant
             lost = taken.setdefault(owner.view.name, [0.0] * len(demand))
-            if shares is not None and self._share(owner, lost) <= shares.get(owner.view.name, 0.0) + SLACK:
+            if shares is not None and self._share(owner, lost) <= shares.due(owner) + SLACK:
                 continue
             if not any(has < wanted - SLACK and d > 0 for has, wanted, d in zip(room, demand, run.demand, strict=True)):
                 continue  # what it has is not what is missing
@@ -362,6 +444,10 @@ class Preemptor:
                 victims.remove(run)
                 room = less
         return tuple(victims)
+
+
+def _has_work(tenant: Tenant) -> bool:
+    return tenant.waits or any(tenant.used)
 
 
 def _first(job: QueuedSearch) -> ResourceRequest | None:

@@ -286,6 +286,39 @@ def test_a_gang_has_room_for_all_or_waits_once(tmp_path: Path) -> None:
     assert one.take("b", wants(tmp_path), EVERY) == Slot([0], [])
 
 
+def test_a_gang_of_which_nobody_waits_any_more_has_no_turn(tmp_path: Path) -> None:
+    """What is kept for it would be nobody's."""
+    one, crew = registry(), registry()
+    one.take("a", wants(tmp_path), EVERY)
+    for name in ("m1", "m2", "m1"):
+        why_not(crew, name, gang(tmp_path, 2))
+    crew.give_back("m1")
+    assert why_not(one, "b", wants(tmp_path)) == "the next slot is kept for workflow w", "m2 waits"
+    crew.give_back("m2")
+    assert one.take("b", wants(tmp_path), EVERY) == Slot([1], [])
+
+
+def test_a_gang_that_has_its_slot_waits_for_none_whoever_asked_first(tmp_path: Path) -> None:
+    """Its runs may be of several wardens, of which each has asked."""
+    one, first = registry(), SlotRegistry({"boot": procfs.boot_id(), "warden": _parent()})
+    one.take("a", wants(tmp_path), EVERY)
+    why_not(first, "m1", gang(tmp_path, 2))
+    assert "1 of 2 CPUs" in why_not(one, "m2", gang(tmp_path, 2))
+    assert noted(tmp_path) == ["a", "crew", "crew"]
+    one.give_back("a")
+    one.take("m2", gang(tmp_path, 2), EVERY)
+    assert noted(tmp_path) == ["crew"]
+    first.take("m1", gang(tmp_path, 2), EVERY)
+    assert noted(tmp_path) == ["crew"]
+
+
+def _parent() -> list[int]:
+    """Another process that is alive."""
+    found = procfs.stat(os.getppid())
+    assert found is not None
+    return [os.getppid(), found.ticks]
+
+
 def test_a_gang_holds_its_slot_as_long_as_one_of_it_lives(tmp_path: Path) -> None:
     lives, gone = registry(), registry(ticks=1)
     gone.take("m1", gang(tmp_path, 2), EVERY)

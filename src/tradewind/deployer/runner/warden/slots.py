@@ -228,13 +228,14 @@ class SlotRegistry:
         with _opened(folder, self._me) as registry:
             self._folders[run_id] = folder
             if (gang := _gang_of(registry, wanted)) is not None:
+                registry.stop_waiting([each for each in registry.waits if _are_of_one_gang(each, wanted)])
                 return self._join(gang, run_id, wanted)
             if (own := _own_of(registry, run_id, wanted)) is not None:
                 own["warden"] = self._identity["warden"]
                 return Slot(own["cpus"], own["devices"])
             now = time.monotonic()
             ticket = self._ticket(registry, run_id, wanted, now)
-            before = registry.before(ticket, now)
+            before = [each for each in registry.before(ticket, now) if not _are_of_one_gang(each, wanted)]
             room = _Room(wanted, every, registry.entries)
             lack = room.lacks(ticket)
             why = _why(lack, wanted, every, registry.entries) if lack else ""
@@ -247,7 +248,7 @@ class SlotRegistry:
             entry = {**self._entry(run_id, wanted), **slot._asdict(), "cpu": amount, "share": room.share(ticket)}
             registry.turns.began(entry, now, passed=bool(before))
             registry.entries.append(entry)
-            others = [each for each in registry.waits if each is not ticket]
+            others = [each for each in registry.waits if each is not ticket and not _are_of_one_gang(each, wanted)]
             registry.waits = sorted(others, key=lambda each: each["search"] == wanted["search"])
             registry.freed = bool(others)
             return self._join(entry, run_id, wanted) if wanted.get("gang") else slot
@@ -261,7 +262,8 @@ class SlotRegistry:
             registry.waits.append(ticket)
         if not _asks(ticket, now):
             registry.turns.came(ticket, [each for each in registry.waiting(now) if each is not ticket], now)
-        ticket |= {"seen": now, "weight": wanted.get("weight")}
+        runs = dict.fromkeys([*ticket.get("runs", ()), run_id])
+        ticket |= {"seen": now, "weight": wanted.get("weight"), "runs": [*runs]}
         return ticket
 
     def _join(self, gang: Document, run_id: str, wanted: Document) -> Slot:
@@ -312,7 +314,10 @@ class SlotRegistry:
                         _remove(inner_folder(folder, gang["run_id"]))
                 for entry in [each for each in registry.entries if self._is_of(each, run_id)]:
                     registry.end(entry)
-                registry.waits = [each for each in registry.waits if not self._is_of(each, run_id)]
+                asked = [each for each in registry.waits if self._is_of(each) and run_id in each["runs"]]
+                for each in asked:
+                    each["runs"].remove(run_id)
+                registry.stop_waiting([each for each in asked if not each["runs"]])  # others of its gang may wait still
                 registry.freed = bool(registry.waits)
         except FileNotFoundError:  # it went with the run that this one was started by
             return
@@ -329,8 +334,9 @@ class SlotRegistry:
         for run_id in self._folders.keys() - set(running):
             self.give_back(run_id)
 
-    def _is_of(self, entry: Document, run_id: str) -> bool:
-        return bool(entry["run_id"] == run_id and (entry["boot"], *entry["warden"]) == self._me)
+    def _is_of(self, entry: Document, run_id: str | None = None) -> bool:
+        mine = (entry["boot"], *entry["warden"]) == self._me
+        return bool(mine and (run_id is None or entry["run_id"] == run_id))
 
     def _entry(self, run_id: str, wanted: Document) -> Document:
         kept = {key: wanted[key] for key in ("cpu", "memory", "device", "search", "name", "group")}
@@ -433,6 +439,12 @@ class _Registry:
         turns = self.turns.document((*self.entries, *self.waits))
         return json.dumps({"entries": self.entries, "waits": self.waits, "turns": turns}).encode()
 
+    def stop_waiting(self, tickets: Sequence[Document]) -> None:
+        """Take tickets away: what was kept for them is there for who waits behind."""
+        if tickets:
+            self.waits = [each for each in self.waits if each not in tickets]
+            self.freed = True
+
 
 def _asks(ticket: Document, now: float) -> bool:
     """True of one that waits and goes on asking; another one has been stopped."""
@@ -524,9 +536,9 @@ _UNSAID: Document = {**UNCOUNTED, "seen": 0.0, "opens": math.inf}
 
 def _checked(found: Document) -> Document:
     """An entry that has all that is asked of one."""
-    entry = {**_UNSAID, **found, "cpus": [int(cpu) for cpu in found["cpus"]]}
+    entry = {**_UNSAID, **found, "cpus": [int(cpu) for cpu in found["cpus"]], "runs": [*found.get("runs", ())]}
     parts = [entry, *entry["members"].values()]
-    numbers, texts, lists = [*_NUMBERS(entry), entry["weight"] or 1.0], [*_TEXTS(entry)], []
+    numbers, texts, lists = [*_NUMBERS(entry), entry["weight"] or 1.0], [*_TEXTS(entry), *entry["runs"]], []
     for each in parts:
         pid, ticks = each["warden"]
         numbers += [pid, ticks, each.get("asked", 0.0)]
@@ -540,9 +552,12 @@ def _checked(found: Document) -> Document:
 
 def _gang_of(registry: _Registry, wanted: Document) -> Document | None:
     """The entry of the gang of a run, where one of it has its slot already."""
-    mine = (wanted.get("gang", ""), wanted["search"])
-    found = [each for each in registry.entries if mine[0] and (each["gang"], each["search"]) == mine]
-    return found[0] if found else None
+    return next((each for each in registry.entries if _are_of_one_gang(each, wanted)), None)
+
+
+def _are_of_one_gang(entry: Document, wanted: Document) -> bool:
+    name = wanted.get("gang", "")
+    return bool(name and (entry["gang"], entry["search"]) == (name, wanted["search"]))
 
 
 def _own_of(registry: _Registry, run_id: str, wanted: Document) -> Document | None:
