@@ -159,7 +159,7 @@ class SharedStudy(SharedReplica):
         return list(self._own.taken.values())[:wanted], True
 
     def _look_first(self) -> Turn | None:
-        """What there is for who has asked in vain already: where it is nothing again, a look has stopped nobody."""
+        """Look what there is for who has asked in vain already: where it is nothing again, nobody was kept waiting."""
         if not self._in_vain:
             return None
         turn = self._workers.quick.look(Wanted(1, 0, self._after, self._since))

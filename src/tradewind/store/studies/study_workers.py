@@ -42,6 +42,9 @@ _WITH_WORKER = trials.outerjoin(
 )
 _WORKERS = sa.select(leases.c.token, leases.c.holder, leases.c.expires).where(STUDY_LEASES.of_seats)
 _PROPOSER = sa.select(leases.c.token, leases.c.holder, leases.c.expires).where(PROPOSER_LEASES.of_subject)
+_ALL_TRIALS = sa.select(*rows.TRIAL_COLUMNS).where(_OF_STUDY).order_by(trials.c.number)
+_ALL_RUNS = sa.select(*rows.RUN_COLUMNS).where(runs.c.study_id == _STUDY)
+_ALL_RUNS = _ALL_RUNS.order_by(runs.c.trial, runs.c.attempt, runs.c.run_id)
 _news = (shared_trials.c.study_id == _STUDY) & (shared_trials.c.changed > _SINCE)
 
 
@@ -218,15 +221,8 @@ class StudyWorkers:
                 changed.where(_news).order_by(shared_trials.c.changed, shared_trials.c.trial), dialect
             ),
             "runs": PreparedQuery(of_changed.where(_news).order_by(runs.c.trial, runs.c.attempt), dialect),
-            "all trials": PreparedQuery(
-                sa.select(*rows.TRIAL_COLUMNS).where(_OF_STUDY).order_by(trials.c.number), dialect
-            ),
-            "all runs": PreparedQuery(
-                sa.select(*rows.RUN_COLUMNS)
-                .where(runs.c.study_id == _STUDY)
-                .order_by(runs.c.trial, runs.c.attempt, runs.c.run_id),
-                dialect,
-            ),
+            "all trials": PreparedQuery(_ALL_TRIALS, dialect),
+            "all runs": PreparedQuery(_ALL_RUNS, dialect),
             "trial": PreparedQuery(
                 sa.select(trials.c.state, trials.c.attempts).where(_OF_STUDY, trials.c.number == _TRIAL), dialect
             ),
