@@ -113,7 +113,7 @@ def longest_wait(allocator: Allocator, tenant: str, now: float) -> float | None:
 
 
 def used_now(tenant: Tenant) -> list[float]:
-    """What the runs and Cores of a tenant take; places that are only kept for it are of others still, and no use."""
+    """The amounts that the runs and Cores of a tenant take; places that are only kept for it are still of others."""
     used = list(tenant.used)
     for job in tenant.jobs.values():
         for request in job.booked.values():
