@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tradewind import plugins
-from tradewind.problem import Configuration, Float, Objective, Offer, Proposal
+from tradewind.problem import Configuration, Float, Objective, Observation, Offer, Proposal, Trial, TrialState
 from tradewind.searcher.base import ContinuesTrials, NothingLeft, Searcher, SearchState
 from tradewind.testing import problems
-from tradewind.testing.problems import KnownOutcome, KnownProblem, drive
+from tradewind.testing.problems import KnownOutcome, KnownProblem, drive, evaluate
 
 
 def problem_of(**budget: Any) -> KnownProblem:
@@ -66,3 +68,40 @@ def test_no_proposal_begins_at_a_checkpoint_that_is_gone(
     last = searcher.origins(SearchState(proposed=len(done), trials_left=0))
     assert last is not None and len(last) <= left
     assert len(said) > 2
+
+
+@pytest.mark.parametrize("workers", [1, 3, 8])
+@pytest.mark.parametrize(
+    ("name", "settings", "trials"),
+    [
+        ("asha", {}, 7),
+        ("asha", {"eta": 2, "rungs": 3}, 9),
+        ("pbt", {"population": 5, "turns": 3}, 8),
+        ("hyperband", {"rungs": 3}, 16),
+    ],
+)
+def test_the_last_trials_of_a_budget_begin_at_none_either_whatever_fails(
+    name: str, settings: dict[str, Any], trials: int, workers: int
+) -> None:
+    """Where the best had failed on the next share, the second best went on with a checkpoint that was removed."""
+    failed = Observation(None, 1.0, 1.0, feasible=False, reason="so")
+    for seed in range(6):
+        luck, problem = random.Random(seed), problem_of(trials=trials)
+        searcher = plugins.create("searcher", name, settings, problem=problem, seed=seed)
+        watched(searcher)
+        done: list[Trial] = []
+        pending: list[Trial] = []
+        while True:
+            room = min(workers - len(pending), trials - len(done))
+            state = SearchState(pending=tuple(pending), proposed=len(done), trials_left=trials - len(done))
+            answer = searcher.ask(state, room) if room else []
+            for proposal in () if isinstance(answer, NothingLeft) else answer:
+                trial = evaluate(problem, proposal, len(done))
+                if luck.random() < 0.3:
+                    trial = replace(trial, state=TrialState.FAILED, observation=failed)
+                done.append(trial)
+                pending.append(replace(trial, state=TrialState.RUNNING, observation=None))
+            if not pending:
+                break
+            searcher.tell(done[pending.pop(luck.randrange(len(pending))).number])
+        assert len(done) > 3

@@ -233,20 +233,25 @@ class AshaSearcher(RungSearcher):
     def origins(self, state: SearchState) -> list[int]:
         """List the trials that may yet be promoted, those next in turn first.
 
-        Each further trial may be one of a rung, whose best third grows with it; the best of a rung may go on in any
-        case. Without a budget of trials nobody knows how many there will be.
+        Each further trial may be one of a rung, whose best third grows with it; the best that have not gone on yet may
+        do so before their time, with the last trials of the budget. Without a budget of trials nobody knows how many
+        there will be.
         """
         began = {(self.rung_of(trial), trial.configuration.key) for trial in (*self.history, *state.pending)}
         found: list[tuple[float, int, int]] = []
         for rung in range(len(self.shares) - 1):
             here = [trial for trial in self.history if self.rung_of(trial) == rung]
-            most = math.inf
+            most, early = math.inf, len(self.shares) - 1
             if state.trials_left is not None:
                 coming = state.trials_left + sum(self.rung_of(trial) == rung for trial in state.pending)
-                most = max(1, int((len(here) + coming) / self.settings.eta + _ROUND))
+                most = int((len(here) + coming) / self.settings.eta + _ROUND)
+                early = min(early, state.trials_left)
             for place, trial in enumerate(self.ranked(here)):
-                if place < most and (rung + 1, trial.configuration.key) not in began:
+                if (rung + 1, trial.configuration.key) in began:
+                    continue
+                if place < most or early > 0:
                     found.append((place / len(here), -rung, trial.number))
+                early -= 1
         return [number for *_, number in sorted(found)]
 
     def _promote(self, trial: Trial, rung: int, state: SearchState) -> list[Proposal]:
