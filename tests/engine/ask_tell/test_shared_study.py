@@ -526,19 +526,20 @@ def test_the_number_of_proposals_ahead_follows_the_rate_of_the_others(monkeypatc
 def test_who_finds_nothing_ahead_leaves_it_to_one_worker_to_take_in_what_all_have_found(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_study, "_PROPOSES", 0.05)
+    monkeypatch.setattr(shared_study, "_PROPOSES", 3600.0)
+    sleep = "tradewind.engine.ask_tell.shared_study.time.sleep"
     with OneOfACrowd(url, JOB) as one, OneOfACrowd(url, JOB) as two, OneOfACrowd(url, JOB) as three:
         one.ask()
         two.ask(4)
-        with one._workers.step(lasting=False) as step:  # it has begun, and is not done yet
-            assert step.lead(three._token, three._holder, 60.0)
-        monkeypatch.setattr(shared_study, "_PROPOSES", 60.0)
+        with one._workers.step(lasting=False) as step:  # the one that takes over has begun, and is not done yet
+            assert step.lead(one._token, one._holder, -1.0)
+            assert step.lead(three._token, three._holder, 3600.0)
 
         def propose(seconds: float) -> None:
-            monkeypatch.setattr(shared_study.time, "sleep", lambda seconds: None)
+            monkeypatch.setattr(sleep, lambda seconds: None)
             assert three.ask()
 
-        monkeypatch.setattr(shared_study.time, "sleep", propose)
+        monkeypatch.setattr(sleep, propose)
         assert [asked.number for asked in two.ask()] == [6]
         assert not two._leads and two._machine.history.trials == {}
 
