@@ -46,6 +46,7 @@ objective: {{minimise: runtime}}
 budget: {{trials: 100000}}
 searcher: random
 stop: never
+abort: false
 parallel: {parallel}
 """
 
