@@ -95,7 +95,7 @@ class Allocator:
         self._preemptor = Preemptor(self.tenants, self.pool, (policy.fairness, policy.priority), policy.grace)
         self._now = 0.0
         self._numbers = 0
-        self._freed: set[str] = set()  # nodes on which something has ended
+        self._freed: dict[str, None] = {}  # nodes on which something has ended, in this order
         self._dirty = False  # something may be started that could not before
 
     def handle(self, event: AllocatorEvent, now: float) -> list[AllocatorInstruction]:
@@ -459,7 +459,7 @@ class Allocator:
         later = taking.at if taking.at > self._now else None
         self.bookings.promise(request, taking.node, taking.at + self.policy.grace, later)
         self._booked(request)
-        self._freed.add(taking.node)
+        self._freed[taking.node] = None
         out: list[AllocatorInstruction] = []
         if later is None:
             tenant.why_not = ""
@@ -536,7 +536,7 @@ class Allocator:
         """Let requests wait again for which places are kept."""
         for request in list(requests):
             job = request.job
-            self._freed.add(request.booked or "")  # there may be room now for those behind it
+            self._freed[request.booked or ""] = None  # there may be room now for those behind it
             self.bookings.cancel(request)
             del job.booked[request.id]
             job.view.running = job.under_way
@@ -547,7 +547,7 @@ class Allocator:
 
     def _start_booked(self, out: list[AllocatorInstruction]) -> None:
         """Start the runs whose places are free now."""
-        freed, self._freed = self._freed, set()
+        freed, self._freed = self._freed, {}
         for node in freed:
             if node not in self.pool:
                 continue
@@ -596,7 +596,7 @@ class Allocator:
             job.view.promise(request.chance, -1)
             tenant = job.tenant
             self.pool.give_back(request.node, request.demand, repeatable=request.repeatable)
-            self._freed.add(request.node)
+            self._freed[request.node] = None
             self._use(tenant, request.demand, -1)
             self.times.end(request, self._now)
             self._bill(request, seconds)
@@ -635,7 +635,7 @@ class Allocator:
     def _end_core(self, job: QueuedSearch) -> None:
         """The Core of a search has no place any more."""
         self._use(job.tenant, job.core, -1)
-        self._freed.add(job.core_node or "")
+        self._freed[job.core_node or ""] = None
         if (use := job.core_use) is not None:
             self.times.end(use, self._now)
             self._charge(use, self._now - use.since)
