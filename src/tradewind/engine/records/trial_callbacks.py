@@ -297,8 +297,8 @@ def _facts(study: StudyRow, problem: Problem, base: Path, data_folder: Path) -> 
 
 def _words(error: Exception) -> str:
     """The words of an error, in one line."""
-    told = isinstance(error, TradewindError)
-    words = error.message if told else hide_passwords(f"{type(error).__name__}: {error}")
+    words = error.message if isinstance(error, TradewindError) else f"{type(error).__name__}: {error}"
+    words = hide_passwords(words)
     return " ".join(words.split())[:_REASON_LENGTH]
 
 
