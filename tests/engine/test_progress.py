@@ -201,8 +201,13 @@ def test_an_interrupt_leaves_a_clean_terminal_and_a_study_that_goes_on(terminal:
 
 def test_an_error_of_the_study_leaves_a_clean_terminal(terminal: Terminal) -> None:
     with Study(JOB) as study:
-        with pytest.raises(ConfigurationError, match="cannot be 'low'"):
-            study.optimise(lambda x: "low")  # type: ignore[arg-type, return-value]
+
+        def function(x: int) -> float:
+            study.close()
+            return bowl(x)
+
+        with pytest.raises(ConfigurationError, match="this Study was closed"):
+            study.optimise(function)
         assert screen(terminal.getvalue()) == [""]
         assert "write" not in vars(terminal)
 

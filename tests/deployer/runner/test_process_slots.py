@@ -147,7 +147,9 @@ def test_each_search_gets_cpus_of_its_own(two: tuple[ProcessRunner, ProcessRunne
     eventually(lambda: began(tmp_path, "a") and began(tmp_path, "b"))
     told = [each.poll([handle])[handle.run_id].state for each, handle in zip(two, handles, strict=True)]
     assert told == [RunState.EXECUTING] * 2
-    pids = [int((tmp_path / "runs" / name / "pid.json").read_text().split(",")[0].split(":")[1]) for name in "ab"]
+    notes = [tmp_path / "runs" / name / "pid.json" for name in "ab"]  # the program may begin a moment before its note
+    eventually(lambda: all(note.exists() for note in notes))
+    pids = [int(note.read_text().split(",")[0].split(":")[1]) for note in notes]
     one, other = map(os.sched_getaffinity, pids)
     assert len(one) == len(other) == 1
     assert not one & other

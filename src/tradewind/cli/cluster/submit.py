@@ -106,9 +106,7 @@ def submit(
         code = row.options.get("code", {}).get("digest")
         emit_json({"id": row.id, "tenant": row.tenant, "name": row.name, "state": row.state, "code": code})
     else:
-        _say(row, spec, cluster, running=running)
-        if earlier:
-            typer.echo(earlier)
+        _say(row, spec, cluster, running=running, earlier=earlier)
 
 
 def _spec(what: str, given: Mapping[str, Any], param: Sequence[str] | None) -> JobSpec:
@@ -200,8 +198,8 @@ def _missing_gpus(clusters: Sequence[ClusterRow], name: str | None, gpus: float)
     raise InputError(why, hint="tradewind doctor says which GPUs this machine has; leave gpu= out to run without")
 
 
-def _say(row: JobRow, spec: JobSpec, cluster: str | None, *, running: bool) -> None:
-    """Print which search it is, when it ends by itself, and how to start a cluster where none runs."""
+def _say(row: JobRow, spec: JobSpec, cluster: str | None, *, running: bool, earlier: str) -> None:
+    """Print which search it is, when it ends by itself, how to start a cluster where none runs, and what is known."""
     from tradewind.engine.preflight import ending_words
 
     typer.echo(f"Search {row.id}: {row.name} of {row.tenant}. tradewind queue shows it.")
@@ -210,3 +208,5 @@ def _say(row: JobRow, spec: JobSpec, cluster: str | None, *, running: bool) -> N
     if not running:
         which, how = (f"Cluster {cluster} does not run", f" --name {cluster}") if cluster else ("No cluster runs", "")
         typer.echo(f"{which}: tradewind cluster start{how}")
+    if earlier:
+        typer.echo(earlier)
