@@ -131,19 +131,6 @@ def test_a_look_finds_what_a_turn_would_and_takes_nothing(url: str, open_store: 
         assert turn is not None and [trial.number for trial, _ in turn.taken] == [1]
 
 
-def test_turns_on_postgresql_are_not_planned_each_time(postgresql_url: str, open_store: OpenStore) -> None:
-    store = open_store(postgresql_url)
-    with OneOfACrowd(postgresql_url, JOB) as study:
-        study.ask()
-        quick = store.workers(study.row.id).quick
-        quick.take("me", None, Wanted(1, 0), 5)
-        connection = quick._database._quick.raw_connection()
-        cursor = connection.cursor()
-        cursor.execute("SELECT sum(generic_plans), sum(custom_plans) FROM pg_prepared_statements")
-        assert cursor.fetchone() == (2, 0)
-        connection.close()
-
-
 def test_a_study_that_was_taken_by_force_has_no_turns(url: str, open_store: OpenStore) -> None:
     store = open_store(url)
     with OneOfACrowd(url, JOB) as study:
