@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -145,7 +146,11 @@ def test_an_address_far_within_others_is_hidden() -> None:
 
 def test_a_document_keeps_what_holds_no_password() -> None:
     found: list[str] = []
-    job = {"image": "docker://python:3.11@sha256:0f12", "command": ["sh", "-c", "mysql --password=$DB_PASSWORD"]}
+    job: dict[str, Any] = {
+        "image": "docker://python:3.11@sha256:0f12",
+        "command": ["sh", "-c", "mysql --password=$DB_PASSWORD"],
+    }
+    job["environment"] = {"DB_PASSWORD": "env:WORD", "PGPASSWORD": "${DB_PASSWORD}"}
     assert hide_in_document(job, found.append) == job
     assert not found
 

@@ -121,7 +121,9 @@ def hide_in_document(document: Any, note: Callable[[str], None] = lambda _: None
 
 
 def _hidden_value(key: str, value: Any, note: Callable[[str], None]) -> Any:
-    if not isinstance(value, str) or not _VARIABLE.search(key) or _REFERENCE.match(value) or not value:
+    if not isinstance(value, str) or not _VARIABLE.search(key) or not value:
+        return hide_in_document(value, note)
+    if _REFERENCE.match(value) or _VALUE.fullmatch(value):
         return hide_in_document(value, note)
     note(value)
     return MASK
