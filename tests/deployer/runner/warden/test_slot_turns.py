@@ -391,3 +391,14 @@ def test_who_ends_before_the_next_one_has_room_gets_gpus_that_are_kept_for_that(
     assert quick.take("q2", wants(tmp_path, "quick", **gpus), EVERY) == Slot([], ["1"])
     with pytest.raises(StartRefused, match="busy"):
         registry().take("x", wants(tmp_path, "x", **gpus), EVERY)
+
+
+def test_a_tiny_weight_takes_nothing_from_what_is_known_of_others() -> None:
+    turns = SlotTurns("one")
+    for name, weight in (("t", 1.0), ("tiny", 1e-12)):
+        entry = {**UNCOUNTED, "tenant": name, "weight": weight, "share": 1.0, "boot": "one"}
+        turns.came(entry, [], 0.0)
+        turns.began(entry, 0.0, passed=False)
+        turns.ended(entry, 4.0)
+    again = SlotTurns("one", json.loads(json.dumps(turns.document([]))))
+    assert [again.expected(name) for name in ("t", "tiny")] == [4.0, 4.0]
