@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
+import queue
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.tenancy.allocators import policy
 from tests.tenancy.world import FourCpus, World, check_accounts
 
 from tradewind.deployer.runner.process import ProcessRunner
-from tradewind.problem import Handle, Machine, RunRequest, TenantShare
+from tradewind.problem import Handle, Machine, Run, RunRequest, TenantShare, Trial
 from tradewind.store.clusters.cluster_store import TenantRow
+from tradewind.tenancy import shared_cluster
 from tradewind.tenancy.billing import tenant_bills
+from tradewind.tenancy.core import Core, CoreSettings
+from tradewind.tenancy.core_handles import ThreadCore
 from tradewind.tenancy.fairness.strict import StrictFairness
+from tradewind.tenancy.messages import CoreOutbox
 from tradewind.tenancy.node_monitor import LimitedNodes
 from tradewind.tenancy.resources import DEFAULT_RESOURCES, ResourceKinds
 
@@ -71,6 +76,32 @@ def test_runs_know_their_tenant_and_its_weight_of_now(world: World, monkeypatch:
     world.run_until(world.over)
     assert known[0] == TenantShare("A", 3.0)
     assert known[-1] == TenantShare("A", 5.0)
+
+
+def test_a_core_knows_the_weight_of_its_tenant_before_anything_is_granted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs of an earlier one that still wait for slots of their machine ask anew, and nobody grants them again."""
+    settings: list[CoreSettings] = []
+    requests: list[RunRequest] = []
+    submit = ProcessRunner.submit
+
+    def noted(self: ProcessRunner, request: RunRequest, machines: Sequence[Machine]) -> Handle:
+        requests.append(request)
+        return submit(self, request, machines)
+
+    def core(given: CoreSettings, outbox: CoreOutbox) -> ThreadCore:
+        settings.append(given)
+        return ThreadCore(given, outbox)
+
+    monkeypatch.setattr(ProcessRunner, "submit", noted)
+    monkeypatch.setattr(shared_cluster, "ThreadCore", core)
+    world.store.set_tenant(TenantRow("A", weight=3.0))
+    world.submit("one", "A", trials=1)
+    world.run_until(world.over)
+    again = Core(settings[0], queue.Queue(), queue.Queue())
+    made = again._requests(lambda trial, run, wall_seconds: requests[0])
+    assert made(cast("Trial", None), cast("Run", None), None).tenant == TenantShare("A", 3.0)
 
 
 def test_who_is_due_keeps_its_place_from_run_to_run(world: World) -> None:

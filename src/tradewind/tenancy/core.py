@@ -101,12 +101,14 @@ class CoreSettings:
         url: Address of the store.
         data_folder: For runs, runners and refreshed prices.
         runner: The cluster's runner, as a job YAML has it under ``deploy``; the job's own without it.
+        weight: The weight that its tenant has when it starts: for the runs that it finds again.
     """
 
     job: JobRow
     url: str
     data_folder: Path
     runner: Mapping[str, Any] | None = None
+    weight: float = 1.0
 
 
 def job_spec(settings: CoreSettings) -> JobSpec:
@@ -227,7 +229,7 @@ class Core:
         self._taken: Counter[int] = Counter()  # trial -> how often a run of it was taken
         self._last_taken: RunPreemption | None = None
         self._end: EndOrder | None = None
-        self._weight = 1.0
+        self._weight = settings.weight
         self._shown = 0.0
 
     def run(self) -> CoreEndedMessage:

@@ -458,8 +458,9 @@ class SharedCluster:
         self._core_handles[number] = (ProcessCore if apart else ThreadCore)(self._core(number), self._outbox)
 
     def _core(self, number: int) -> CoreSettings:
-        settings = self.settings
-        return CoreSettings(self._jobs[number], settings.url, settings.data_folder, settings.runner)
+        settings, job = self.settings, self._jobs[number]
+        weight = self.allocator.tenants[job.tenant].view.weight
+        return CoreSettings(job, settings.url, settings.data_folder, settings.runner, weight)
 
     def _take(self, message: CoreMessage) -> list[ev.AllocatorEvent]:
         """Take a message of a Core; the events for the allocator that follow."""

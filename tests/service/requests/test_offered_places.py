@@ -57,7 +57,7 @@ def test_weights_count_in_what_is_given() -> None:
 def test_the_time_counts_for_which_a_program_ran_and_not_that_for_which_it_waited_for_others() -> None:
     now, given = 0.0, {"a": 0, "b": 0}
     places = OfferedPlaces({"cpu": 1.0}, lambda: now)
-    places.ask([], {}, told=[("a", 1.0)])  # of an earlier server
+    places.ask([], {}, [("a", 1.0)])  # of an earlier server
     for tenant in given:
         ask(places, tenant, *(f"{tenant}/{n}" for n in range(60)), cpu=1.0)
     names = {f"{tenant}/{n}" for tenant in given for n in range(60)}
@@ -65,7 +65,7 @@ def test_the_time_counts_for_which_a_program_ran_and_not_that_for_which_it_waite
         (name,) = places.given(names)
         given[name[0]] += 1
         now += 9.0 if name[0] == "a" else 1.0
-        places.ask([], {}, [name], [(name[0], 1.0)])
+        places.ask([], {}, [(name, None), (name[0], 1.0)])
     assert abs(given["a"] - 20) <= 1
 
 

@@ -54,8 +54,7 @@ class LocalSlotPermits:
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
         self._wanted: list[tuple[str, str, str, Mapping[str, float]]] = []
-        self._ended: list[str] = []
-        self._told: list[tuple[str, float]] = []
+        self._over: list[tuple[str, float | None]] = []
 
     def use(self, runner: Runner) -> None:
         """Set the runner, once it is known."""
@@ -87,9 +86,9 @@ class LocalSlotPermits:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-            if self._wanted or self._ended or self._told:
-                self._its_places.ask(self._wanted, self._local_slots.weights, self._ended, self._told)
-                self._wanted, self._ended, self._told = [], [], []
+            if self._wanted or self._over:
+                self._its_places.ask(self._wanted, self._local_slots.weights, self._over)
+                self._wanted, self._over = [], []
 
     def unwant(self, number: int) -> None:
         """Remove a trial that does not want to run any more."""
@@ -109,7 +108,7 @@ class LocalSlotPermits:
         if (name := self._running.pop(run_id, None)) is None:
             return
         with self._lock:
-            self._ended.append(name)
+            self._over.append((name, None))
             if self._timer is None:  # whose searcher computes for longer keeps no slot empty for itself
                 self._timer = threading.Timer(_LONGEST_DELAY, self.flush)
                 self._timer.daemon = True
@@ -119,7 +118,7 @@ class LocalSlotPermits:
         """Count the time of its program, and not that for which it had its slot and waited for other programs."""
         if trial.observation is not None:
             with self._lock:
-                self._told.append((self._request, trial.observation.runtime))
+                self._over.append((self._request, trial.observation.runtime))
 
     def close(self) -> None:
         """Free all slots: the request is over here."""

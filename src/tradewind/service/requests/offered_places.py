@@ -34,8 +34,7 @@ class OfferedPlaces:
         self,
         wanted: Sequence[tuple[str, str, str, Mapping[str, float]]],
         weights: Mapping[str, float],
-        ended: Iterable[str] = (),
-        told: Iterable[tuple[str, float]] = (),
+        over: Iterable[tuple[str, float | None]] = (),
     ) -> None:
         """Ask for places, all of them at one moment: who is due gets one at once, if there is room.
 
@@ -43,12 +42,16 @@ class OfferedPlaces:
             wanted: Name of the place, of what it is for, of the tenant, and the amounts by kind. Of one tenant's, what
                 was named first gets the first places.
             weights: The weights of tenants; one that is not among them has 1.
-            ended: Names of places that are taken back at the same moment: else they would go to whoever waits.
-            told: For what had a place that has ended last, and the seconds of its program: only those count.
+            over: Places that are taken back at the same moment, else they would go to whoever waits: the name of one
+                and None. After it, what it was for and the seconds of its program: only those count.
         """
         with self._lock:
-            events: list[ev.AllocatorEvent] = [ev.RequestEnded(name) for name in ended]
-            events += [ev.ResultReported(job, 0.0, took) for job, took in told if job in self._allocator.jobs]
+            events: list[ev.AllocatorEvent] = []
+            for name, took in over:
+                if took is None:
+                    events.append(ev.RequestEnded(name))
+                elif name in self._allocator.jobs:
+                    events.append(ev.ResultReported(name, 0.0, took))
             for name, job, tenant, demand in wanted:
                 events += self._known(job, tenant, weights, events)
                 events.append(ev.RequestMade(job, name, self._limited(demand)))

@@ -372,3 +372,33 @@ def test_a_restart_of_the_machine_begins_anew() -> None:
     assert tenants(SlotTurns("one", document)) == {"t"}
     assert SlotTurns("one", document).expected("t") == 4.0
     assert not tenants(SlotTurns("two", document))
+
+
+def test_who_ends_before_the_next_one_has_room_gets_gpus_that_are_kept_for_that(
+    tmp_path: Path, clock: Callable[[Callable[[], float]], None]
+) -> None:
+    now = [1000.0]
+    clock(lambda: now[0])
+    quick, long, due = registry(), registry(), registry()
+    gpus = {"cpu": 0, "devices_here": ["0", "1"], "device": 1}
+    quick.take("q1", wants(tmp_path, "quick", **gpus), EVERY)
+    now[0] += 1
+    quick.give_back("q1")
+    long.take("l1", wants(tmp_path, "long", **gpus), EVERY)
+    now[0] += 40
+    with pytest.raises(StartRefused, match="busy"):  # foreseen to take longer from now on
+        due.take("d1", wants(tmp_path, "due", **{**gpus, "device": 2}), EVERY)
+    assert quick.take("q2", wants(tmp_path, "quick", **gpus), EVERY) == Slot([], ["1"])
+    with pytest.raises(StartRefused, match="busy"):
+        registry().take("x", wants(tmp_path, "x", **gpus), EVERY)
+
+
+def test_a_tiny_weight_takes_nothing_from_what_is_known_of_others() -> None:
+    turns = SlotTurns("one")
+    for name, weight in (("t", 1.0), ("tiny", 1e-12)):
+        entry = {**UNCOUNTED, "tenant": name, "weight": weight, "share": 1.0, "boot": "one"}
+        turns.came(entry, [], 0.0)
+        turns.began(entry, 0.0, passed=False)
+        turns.ended(entry, 4.0)
+    again = SlotTurns("one", json.loads(json.dumps(turns.document([]))))
+    assert [again.expected(name) for name in ("t", "tiny")] == [4.0, 4.0]

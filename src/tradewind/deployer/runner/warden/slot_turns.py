@@ -103,7 +103,7 @@ class SlotTurns:
         name = ticket["tenant"]
         tenant = self._tenant(name)
         if ticket["weight"] is not None:
-            tenant["weight"] = ticket["weight"]
+            tenant["weight"] = max(_LEAST, ticket["weight"])
         if tenant["ended"] is not None:
             tenant["gap"], tenant["ended"] = max(0.0, now - tenant["ended"]), None
         mine = [each for each in self.kept if each["tenant"] == name]

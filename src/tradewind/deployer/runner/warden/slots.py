@@ -241,7 +241,9 @@ class SlotRegistry:
             why = _why(lack, wanted, every, registry.entries) if lack else ""
             for each in before:
                 room.keep(each)
-            if lack or (room.lacks(ticket) and not registry.ends_before(before, ticket, (wanted, every), now)):
+            if not lack and room.lacks(ticket) and registry.ends_before(before, ticket, (wanted, every), now):
+                room = _Room(wanted, every, registry.entries)  # it gives back in time what is kept of it
+            elif lack or room.lacks(ticket):
                 words = why or f"the next slot is kept for {_names(wanted, before)}"
                 raise StartRefused("busy", words=words, again=registry.turns.again(before, now))
             amount, slot = min(ticket["cpu"], len(room.cpus)), room.take(ticket)
