@@ -133,7 +133,7 @@ class CheckpointKeeper:
             self._task = self._later(partial(self._save, run.handle, now - run.runtime))
 
     def _begin_of(self, run: Run) -> float | None:
-        """When the program of a run that has ended began: later than it was submitted, where it waited in a queue."""
+        """The time at which the program of a run that has ended began; it may have waited in a queue before."""
         return run.started if self._began == math.inf else self._began
 
     def finish(self, run: Run) -> None:
