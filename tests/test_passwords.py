@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tradewind.errors import InputError, StoreError
-from tradewind.passwords import MASK, hide_password, hide_passwords, is_secret, passwords_of
+from tradewind.passwords import MASK, hide_in_document, hide_password, hide_passwords, is_secret, passwords_of
 
 SCHEMES = st.sampled_from(["postgresql", "postgresql+psycopg", "mysql+pymysql", "redis", "http", "https", "amqp"])
 KEYS = st.sampled_from(
@@ -94,6 +96,20 @@ def test_what_sqlalchemy_takes_for_a_password_is_hidden(user: str, password: str
         ("user:word@host/name", "user:***@host/name"),
         ("smtp_password=env:WORD", None),
         ("--pwd=/x of singularity", None),
+        ("docker://python:3.11@sha256:0f12", None),
+        ("docker://user:word@registry/python:3.11@sha256:0f12", "docker://user:***@registry/python:3.11@sha256:0f12"),
+        ("git+ssh://git@github.com/a/b.git@v1", None),
+        ("git+https://ghp_token@github.com/a/b.git", "git+https://***@github.com/a/b.git"),
+        ("http://[::1]:8080/a@b", None),
+        ("postgresql://[fe80::1%eth0]/name?mail=a@b", None),
+        ("postgresql://user:word@[::1]/name", "postgresql://user:***@[::1]/name"),
+        ("postgresql://user:$PGPASSWORD@host/name?sslpassword=${WORD}", None),
+        ("postgresql://user:$Word@host/name", "postgresql://user:***@host/name"),
+        ("host=h password=$PGPASSWORD user=u", None),
+        ("host=h password={{ word }} user=u", None),
+        ("host=h password=$PGx user=u", "host=h password=*** user=u"),
+        ("https://h/?a=1;password=b;to=https://u:word@other", "https://h/?a=1;password=***"),
+        ("https://h/?a=1;b=2;to=https://u:wo;rd@other", "https://h/?a=1;b=2;to=https://u:***@other"),
     ],
 )
 def test_addresses_of_all_kinds(address: str, shown: str | None) -> None:
@@ -102,6 +118,41 @@ def test_addresses_of_all_kinds(address: str, shown: str | None) -> None:
         assert hide_passwords(f"see '{address}', and go on") == f"see '{shown or address}', and go on".replace(
             "user:***@host", "user:word@host" if "://" not in address else "user:***@host"
         )
+
+
+@pytest.mark.parametrize(
+    ("text", "longer"),
+    [
+        ("QUJD", "://a"),
+        ("https://host/?" + "a=b;" * 500, ""),
+        ("https://host/?a=", "1"),
+        ("https://x@" + "%3A" * 100, ""),
+        ("password='", ""),
+        ("host 'a@", ""),
+    ],
+)
+def test_the_time_for_a_long_text_grows_with_its_length_only(text: str, longer: str) -> None:
+    """Of a megabyte: with its square it would be hours, and an option within the last one is no deeper call."""
+    begun = time.process_time()
+    hide_passwords(text * (500_000 // len(text)) + longer)
+    assert time.process_time() - begun < 30
+
+
+def test_an_address_far_within_others_is_hidden() -> None:
+    shown = hide_password("https://host/?a=" * 500 + "https://user:Zword@host")
+    assert shown.startswith("https://host/?a=https://host/?a=")
+    assert "Zword" not in shown
+
+
+def test_a_document_keeps_what_holds_no_password() -> None:
+    found: list[str] = []
+    job: dict[str, Any] = {
+        "image": "docker://python:3.11@sha256:0f12",
+        "command": ["sh", "-c", "mysql --password=$DB_PASSWORD"],
+    }
+    job["environment"] = {"DB_PASSWORD": "env:WORD", "PGPASSWORD": "${DB_PASSWORD}"}
+    assert hide_in_document(job, found.append) == job
+    assert not found
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "sslkey", "passfile", "sslmode", "keyboard", "author", "options"])

@@ -18,14 +18,30 @@ _SECRETS = re.compile(
 _WHOLE = frozenset({"auth", "key", "pass", "pw", "sig"})
 """Names of such options that are parts of many others."""
 
-_LOGIN = re.compile(r"([^:/]*?)(?::|%3[Aa])(.*)@", re.DOTALL)
-"""User and password. Whatever stands before the last ``@`` is taken for them: a password may have any sign in it."""
+_USER = re.compile(r"([^:/]*?)(?::|%3[Aa])")
+"""The user of a login. Whatever else stands before the last ``@`` is the password, which may have any sign in it."""
+
+_DIGEST = re.compile(r"@sha(?:256|512):[0-9a-f]+$")
+"""What an image of a container ends with, and no host."""
+
+_SIX = re.compile(r"\[[0-9A-Fa-f:.]+(?:%\w+)?\](?::\d{1,5})?(?:[/?#]|$)")
+"""A host that is an IPv6 address."""
 
 _PORT = re.compile(r"[^:/?#@]*:\d{1,5}(?:[/?#]|$)")
 _TOKEN = re.compile(r"[^/?#@]+@")
-_OPTION = re.compile(r"(?<=[?&;])([^?&;=]+)=([^&]*)")
+_OPTION = re.compile(r"(?<=[?&;])([^?&;=]+)=")
+_STOP = re.compile("[?&;]")
+_DEEPEST = 8
+"""Addresses within options of addresses, each within the next, that are read at most; what is deeper is hidden."""
+
+_MEANT = r"(?:\$[A-Z_][A-Z0-9_]*|\$\{[^{}\s]{1,99}\}?|\$\([^()]{1,99}\)?|\{\{[^{}]{1,99}\}{0,2})"
+"""A variable, a command or a parameter, of which a shell or this program makes the password later; its last sign may
+have been taken for one that follows an address."""
+
+_VALUE = re.compile(_MEANT)
 _WORD = re.compile(
-    r"(?<![\w?&;=])([A-Za-z_]*(?:password|passwd))(\s*=\s*)(?!\*\*\*|(?:env|file|keyring):)"
+    r"(?<![\w?&;=])([A-Za-z_]*(?:password|passwd))(\s*=\s*)"
+    rf"(?!\*\*\*|(?:env|file|keyring):|(?-i:['\"]?{_MEANT}['\"]?(?:[\s;)'\"]|$)))"
     r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^\s;]+)",
     re.IGNORECASE,
 )
@@ -39,7 +55,7 @@ _REFERENCE = re.compile(r"(?:env|file|keyring):")
 _HOST = re.compile(r"(\bhost(?:name)?(?: name)? [\"'])[^\"'\s]*@")
 """A host that a driver has found in a password with an ``@``: no name of a host has one."""
 
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^\s<>]*[^\s<>'\"`,.;:)\]}]")
+_ADDRESS = re.compile(r"(?<![A-Za-z0-9+.\-])[A-Za-z0-9+.\-]+://[^\s<>]*[^\s<>'\"`,.;:)\]}]")
 _SHORTEST = 4
 """A shorter password would be found in every text; by itself it is left alone."""
 
@@ -105,7 +121,9 @@ def hide_in_document(document: Any, note: Callable[[str], None] = lambda _: None
 
 
 def _hidden_value(key: str, value: Any, note: Callable[[str], None]) -> Any:
-    if not isinstance(value, str) or not _VARIABLE.search(key) or _REFERENCE.match(value) or not value:
+    if not isinstance(value, str) or not _VARIABLE.search(key) or not value:
+        return hide_in_document(value, note)
+    if _REFERENCE.match(value) or _VALUE.fullmatch(value):
         return hide_in_document(value, note)
     note(value)
     return MASK
@@ -121,40 +139,65 @@ def is_secret(name: str) -> bool:
     return plain in _WHOLE or _SECRETS.search(plain) is not None
 
 
-def _shown(address: str, note: _Note) -> str:
+def _shown(address: str, note: _Note, depth: int = 0) -> str:
     scheme, sign, rest = address.partition("://")
     if sign and not rest.startswith("/"):
         rest = _without_login(scheme.lower(), rest, note)
     if sign:
-        return scheme + sign + _without_options(rest, note)
+        return scheme + sign + _without_options(rest, note, depth)
     for found in _WORD.finditer(address):
         note(found[3].strip("'\""))
     return _WORD.sub(rf"\1\2{MASK}", _without_login("", address, note) if "/" not in address.split("@")[0] else address)
 
 
 def _without_login(scheme: str, rest: str, note: _Note) -> str:
-    web = scheme.startswith(("http", "git", "ws"))
-    if web and _PORT.match(rest):
+    kinds = re.split("[^a-z]+", scheme)
+    web = any(kind.startswith(("http", "git", "ws")) for kind in kinds) and "ssh" not in kinds
+    if _SIX.match(rest) or (web and _PORT.match(rest)):
         return rest
-    if (found := _LOGIN.match(rest)) is not None:
-        note(found[2])
-        return f"{found[1]}:{MASK}@{rest[found.end() :]}"
+    image = _DIGEST.search(rest)
+    login, sign, host = rest[: image.start() if image else len(rest)].rpartition("@")
+    host += image[0] if image else ""
+    if sign and (found := _USER.match(login)) is not None:
+        word = login[found.end() :]
+        if _VALUE.fullmatch(word):
+            return rest
+        note(word)
+        return f"{found[1]}:{MASK}@{host}"
     if web and (token := _TOKEN.match(rest)) is not None:  # it stands without a password
         note(token[0][:-1])
         return f"{MASK}@{rest[token.end() :]}"
     return rest
 
 
-def _without_options(text: str, note: _Note) -> str:
-    def hidden(found: re.Match[str]) -> str:
-        name, value = found[1], found[2]
-        if is_secret(name):
-            note(value)
-            return f"{name}={MASK}"
-        meant = unquote_plus(value)
-        within = _shown(meant, note) if "://" in meant else _without_options(f";{meant}", note)[1:]
-        if within == meant:
-            return found[0]
-        return f"{name}={within if meant == value else MASK}"
+def _without_options(text: str, note: _Note, depth: int) -> str:
+    parts, at, last = list[str](), 0, -1
+    while (found := _OPTION.search(text, at)) is not None:
+        start = found.end()
+        parts.append(text[at:start])
+        if last < start:  # where its value ends at the latest
+            last = text.find("&", start)
+            last = len(text) if last < 0 else last
+        at, hidden = last, is_secret(found[1]) and not _VALUE.fullmatch(text, start, last)
+        if hidden:
+            note(text[start:at])
+            parts.append(MASK)
+            continue
+        stop = _STOP.search(text, start)
+        if stop is not None and "://" not in unquote_plus(text[start : stop.start()]):
+            at = stop.start()
+        parts.append(_without_inner(text[start:at], note, depth + 1))
+    return "".join(parts) + text[at:]
 
-    return _OPTION.sub(hidden, text)
+
+def _without_inner(value: str, note: _Note, depth: int) -> str:
+    meant = unquote_plus(value)
+    is_address = "://" in meant
+    if not is_address and _OPTION.search(f";{meant}") is None:
+        return value
+    if depth > _DEEPEST:
+        return MASK
+    within = _shown(meant, note, depth) if is_address else _without_options(f";{meant}", note, depth)[1:]
+    if within == meant:
+        return value
+    return within if meant == value else MASK

@@ -85,6 +85,24 @@ def test_checkpoints_that_cannot_be_removed_are_a_problem(
     assert "its checkpoints cannot be removed: permission denied: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_checkpoints_of_a_study_that_somebody_goes_on_with_stay(
+    left: World, monkeypatch: pytest.MonkeyPatch, force: bool
+) -> None:
+    folder = data_folder() / "checkpoints" / left.study.owner
+    (folder / "00000").mkdir(parents=True)
+    tear_down = study_teardown.tear_down_study
+
+    def resumed_at_once(store: Store, study: StudyRow, *given: Any, **more: Any) -> Any:
+        done = tear_down(store, study, *given, **more)
+        store.hold(study.id, ELSEWHERE, 60)
+        return done
+
+    monkeypatch.setattr(study_teardown, "tear_down_study", resumed_at_once)
+    code = run(["down", "sort", "--yes", "--checkpoints", *(["--force"] if force else [])])
+    assert (code, folder.exists()) == ((0, False) if force else (StudyBusyError.exit_code, True))
+
+
 @pytest.mark.slow
 def test_what_ended_by_itself_keeps_its_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with world(tmp_path, "sleep 0.2") as left:

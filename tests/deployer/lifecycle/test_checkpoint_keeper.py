@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from tradewind.deployer.checkpoints import CheckpointStore
 from tradewind.deployer.lifecycle import checkpoint_keeper
 from tradewind.deployer.lifecycle.deployer import Deployer
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
-from tradewind.problem import CheckpointPlan, Fault, RunRequest, RunState
+from tradewind.deployer.runner.base import FolderCheckpoints
+from tradewind.problem import CheckpointPlan, Fault, Handle, RunRequest, RunState
+from tradewind.utils.clock import SimulatedClock
 
 COUNTS = """
 import os, time
@@ -170,6 +173,34 @@ def test_what_an_interrupted_run_has_left_is_copied_unless_it_was_writing(
     assert (saved is not None) == (quiet == 0.0)
     assert saved is None or (saved.files / "step").read_text() == "1"
     deployer.close()
+
+
+class Folders(FolderCheckpoints):
+    """A runner of whose runs this machine sees the folder."""
+
+    def __init__(self, clock: SimulatedClock, parent: Path) -> None:
+        self.clock, self._parent = clock, parent
+
+    def checkpoint_parent(self, handle: Handle) -> Path:
+        return self._parent
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_the_time_in_a_queue_is_no_work_and_keeps_no_copy_from_being_taken(tmp_path: Path, told: bool) -> None:
+    """It was submitted 1,000 s before its program began; that ran for 60 s, and wrote after 30 of them."""
+    clock, parent = SimulatedClock(5_000.0), tmp_path / "runs" / "run-1"
+    runner: Any = Folders(clock, parent)
+    plan = CheckpointPlan(tmp_path / "checkpoints" / "00000", 600.0)
+    request = request_of(tmp_path, plan, "run-1")
+    keeper = checkpoint_keeper.CheckpointKeeper(runner, request, lambda work: Future())
+    (parent / "checkpoint").mkdir(parents=True)
+    run = replace(row("run-1"), handle=Handle("run-1", "folders"), started=4_000.0)
+    keeper.look(replace(run, runtime=0.0))
+    (parent / "checkpoint" / "step").write_text("1")
+    os.utime(parent / "checkpoint" / "step", (5_030.0, 5_030.0))
+    keeper.save_last(replace(run, runtime=60.0), told=told)
+    saved = CheckpointStore(plan.folder).latest()
+    assert saved is not None and saved.seconds == pytest.approx(30.0)
 
 
 def _said_so_far(tmp_path: Path, run_id: str) -> str:

@@ -261,6 +261,25 @@ def test_columns_that_the_user_has_named(store: Store, spec: JobSpec, tmp_path: 
         import_foreign_trials(str(table), store, tmp_path, new_study(spec), {"学習率": "rate"})
 
 
+def test_two_names_of_one_parameter_are_refused_where_a_trial_has_both(
+    store: Store, spec: JobSpec, tmp_path: Path
+) -> None:
+    """In a study whose parameter was renamed at some time, each trial has one of them."""
+    said = {"α": "x"}
+    given = [ForeignTrial("a", "one", {"α": 1.0}), ForeignTrial("b", "two", {"x": 2.0})]
+    assert [trial.values for trial in fitted_trials(given, ["x"], {}, said)] == [{"x": 1.0}, {"x": 2.0}]
+    given = [ForeignTrial("a", "one", {"α": 1.0, "x": 3.0}), ForeignTrial("b", "two", {"α": 2.0, "x": 4.0})]
+    with pytest.raises(RecordError, match="one: both 'α' and 'x' are x"):
+        list(fitted_trials(given, ["x"], {}, said))
+    table = tmp_path / "both.csv"
+    table.write_text("α,x,n,mode,loss\n1.0,,4,a,2.0\n,2.0,5,b,3.0\n")
+    row = import_foreign_trials(str(table), store, tmp_path, new_study(spec), said).trials.study
+    assert [trial.configuration["x"] for trial in store.trials(row.id)] == [1.0, 2.0]
+    table.write_text("α,x,n,mode,loss\n1.0,,4,a,2.0\n1.0,2.0,5,b,3.0\n")
+    with pytest.raises(RecordError, match="line 3: two columns are x, with different values"):
+        import_foreign_trials(str(table), store, tmp_path, new_study(spec), said)
+
+
 def test_what_only_some_trials_have_is_not_the_same_in_all() -> None:
     given = [
         ForeignTrial("a", "one", {"x": 1, "momentum": 0.9, "seed": 3}),

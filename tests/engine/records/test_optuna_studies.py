@@ -131,6 +131,20 @@ objective: {minimise: loss}
     assert again.trials.new == 3
 
 
+def test_a_name_that_two_parameters_had_is_not_written_for_both(
+    spec: JobSpec, problem: Problem, tmp_path: Path
+) -> None:
+    """Two studies that were imported had it for different ones; each value is written."""
+    store: Store = plugins.create("store", "sql", {}, url=store_url())
+    given = [ForeignTrial(f"r{i}", str(i), {"x": 0.5, "rate": 0.25, "n": 2, "mode": "a"}, "succeeded", {"loss": 1.0},
+                          names={ours: "α"}) for i, ours in enumerate(("x", "rate"))]  # fmt: skip
+    row = store.import_records(new_study(spec), foreign_records(problem, given)).study
+    out = write_optuna_study(f"{tmp_path}/back.db", "back", problem, store.trials(row.id))
+    assert out.notes == []
+    back = optuna.load_study(study_name="back", storage=f"sqlite:///{tmp_path}/back.db")
+    assert [set(trial.params) for trial in back.trials] == [{"x", "n", "mode", "rate"}] * 2
+
+
 def test_studies_of_one_name_from_two_databases_are_told_apart(spec: JobSpec, problem: Problem, tmp_path: Path) -> None:
     """Their trials have the same numbers, and of the second study also the same parameters; none is lost."""
     files = [tmp_path / f"{name}.db" for name in ("one", "two", "three")]

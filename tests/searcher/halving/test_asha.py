@@ -14,7 +14,7 @@ import pytest
 
 from tradewind import plugins
 from tradewind.errors import SpecError
-from tradewind.problem import Categorical, Configuration, Float, Objective, Offer, Problem, Proposal, Trial
+from tradewind.problem import Categorical, Configuration, Float, Objective, Offer, Problem, Proposal, Space, Trial
 from tradewind.searcher.base import NothingLeft, SearchState
 from tradewind.searcher.halving.asha import AshaSearcher
 from tradewind.testing import problems
@@ -117,6 +117,21 @@ def test_a_budget_that_ends_before_any_result_is_refused(name: str, least: int, 
     )
     with pytest.raises(SpecError, match=words):
         plugins.create("searcher", name, {}, problem=curves(trials=least - 1))
+
+
+@pytest.mark.parametrize("left", [2, 3])
+def test_the_last_trials_are_for_the_best_that_can_go_on(left: int) -> None:
+    """The study goes on after its space was made smaller: the best, which had come furthest, is not in it any more."""
+    before, now = curves(), curves(trials=9)
+    now = replace(now, space=Space([Float(name="x", low=0.4, high=1.0)]))
+    searcher = made(now, rungs=3)
+    for number, (x, share) in enumerate([(0.3, 1 / 9), (0.5, 1 / 9), (0.3, 1 / 3)]):
+        searcher.tell(evaluate(before, Proposal(Configuration({"x": x}), fidelity=round(share, 6)), number))
+    answer = searcher.ask(SearchState(proposed=9 - left, trials_left=left), 2)
+    assert not isinstance(answer, NothingLeft)
+    goes_on = [each for each in answer if each.origin is not None]
+    assert [(each.origin, round(each.fidelity, 3)) for each in goes_on] == ([(1, 0.333)] if left == 2 else [])
+    assert len(answer) == 1
 
 
 def test_a_small_space_is_used_up_and_ends() -> None:

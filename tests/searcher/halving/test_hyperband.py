@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from tests.searcher.halving.test_asha import curves
 
 from tradewind import plugins
-from tradewind.problem import Problem
+from tradewind.errors import SpecError
+from tradewind.problem import Integer, Problem
 from tradewind.searcher.base import NothingLeft, SearchState
 from tradewind.searcher.halving.hyperband import HyperbandSearcher
-from tradewind.testing.problems import drive, evaluate, pending
+from tradewind.testing import problems
+from tradewind.testing.problems import KnownOutcome, KnownProblem, drive, evaluate, pending
 
 
 def made(problem: Problem, **settings: Any) -> HyperbandSearcher:
@@ -68,3 +71,17 @@ def test_a_rung_waits_and_a_free_place_begins_the_next_bracket() -> None:
     assert not isinstance(answer, NothingLeft)
     assert (answer[0].why["bracket"], answer[0].fidelity) == (0.0, 1.0)
     assert answer[0].origin in (0, 1, 2)
+
+
+def test_a_space_that_is_smaller_than_a_bracket_needs_fewer_trials() -> None:
+    """Six configurations fill neither of the first two rungs; three and one go on from there."""
+
+    def problem(trials: int) -> KnownProblem:
+        space = [Integer(name="x", low=0, high=5)]
+        return problems.make_problem(space, lambda *_: KnownOutcome(60.0), trials=trials)
+
+    for parallel in (1, 4):
+        trials = drive(made(problem(16)), problem(16), 16, parallel=parallel)
+        assert [trial.proposal.fidelity for trial in trials].count(1.0) == 1
+    with pytest.raises(SpecError, match="a budget of 15 trials is too small for the searcher hyperband: it needs 16"):
+        made(problem(15))

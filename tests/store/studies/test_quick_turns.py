@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +19,8 @@ from tests.engine.ask_tell.crowd import OneOfACrowd
 from tradewind import Study
 from tradewind.errors import StoreError, StudyBusyError
 from tradewind.problem import Run, RunState, Trial, TrialState
+from tradewind.store.sql.database import group_commit_of
+from tradewind.store.sql.raw_driver import SharedSync
 from tradewind.store.studies.quick_turns import QuickTurns, Told, Wanted
 
 JOB: dict[str, Any] = {
@@ -131,19 +134,6 @@ def test_a_look_finds_what_a_turn_would_and_takes_nothing(url: str, open_store: 
         assert turn is not None and [trial.number for trial, _ in turn.taken] == [1]
 
 
-def test_turns_on_postgresql_are_not_planned_each_time(postgresql_url: str, open_store: OpenStore) -> None:
-    store = open_store(postgresql_url)
-    with OneOfACrowd(postgresql_url, JOB) as study:
-        study.ask()
-        quick = store.workers(study.row.id).quick
-        quick.take("me", None, Wanted(1, 0), 5)
-        connection = quick._database._quick.raw_connection()
-        cursor = connection.cursor()
-        cursor.execute("SELECT sum(generic_plans), sum(custom_plans) FROM pg_prepared_statements")
-        assert cursor.fetchone() == (2, 0)
-        connection.close()
-
-
 def test_a_study_that_was_taken_by_force_has_no_turns(url: str, open_store: OpenStore) -> None:
     store = open_store(url)
     with OneOfACrowd(url, JOB) as study:
@@ -160,6 +150,7 @@ def test_a_study_that_was_taken_by_force_has_no_turns(url: str, open_store: Open
 
 _WORKER = """
 import sys
+import threading
 from tests.engine.ask_tell.crowd import OneOfACrowd
 with OneOfACrowd(sys.argv[1], "shared") as study, open(sys.argv[2], "a", buffering=1) as log:
     print("up", flush=True)
@@ -222,3 +213,44 @@ def test_workers_killed_at_any_moment_lose_no_trial_and_none_is_handed_out_twice
     assert all(len([log for log in who if log not in killed]) <= 1 for who in asked.values())
     told_by = [number for log in logs for what, number in _events(log) if what == "told"]
     assert len(told_by) == len(set(told_by)) >= trials - len(killed)
+
+
+def test_a_turn_that_was_committed_as_another_thread_was_interrupted_is_not_done_twice(
+    sqlite_url: str, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are one transaction: who is not interrupted finds its trial told, and no second one taken for it."""
+    store = open_store(sqlite_url)
+    with OneOfACrowd(sqlite_url, {**JOB, "budget": {"trials": 50}}) as study:
+        study.ask()
+        workers = store.workers(study.row.id)
+        taken: dict[str, Any] = {name: workers.quick.take(name, None, Wanted(1, 0), 50) for name in "ab"}
+        committed, interrupts, come = SharedSync.committed, [KeyboardInterrupt], list[Any]()
+
+        def interrupted_after_the_commit(syncs: SharedSync, log: Any) -> None:
+            if interrupts:
+                raise interrupts.pop()
+            committed(syncs, log)
+
+        def tell(name: str) -> None:
+            try:
+                come.append(workers.quick.take(name, told(*taken[name].taken[0]), Wanted(1, 0), 50))
+            except KeyboardInterrupt as error:
+                come.append(error)
+
+        monkeypatch.setattr(SharedSync, "committed", interrupted_after_the_commit)
+        threads = [threading.Thread(target=tell, args=(name,)) for name in taken]
+        path = Path(sqlite_url.removeprefix("sqlite:///")).resolve()
+        group = group_commit_of(str(path), direct=True)
+        with group._turn:  # both of them wait, and are taken together
+            for each in threads:
+                each.start()
+            while len(group._waiting) < 2:
+                time.sleep(0.001)
+        for each in threads:
+            each.join(30)
+        (turn,) = (each for each in come if not isinstance(each, KeyboardInterrupt))
+        assert len(come) == 2
+        assert turn.done
+        assert len(turn.taken) == 1
+        owners = list(workers.open().values())
+        assert (owners.count("a"), owners.count("b")) == (1, 1)

@@ -108,8 +108,9 @@ def _end(
             continue
         try:
             one = tear_down_study(store, study, data_folder(), reason="tradewind down ended it", force=force)
-            if checkpoints and not one.problems and (removed := remove_checkpoints(data_folder(), study)):
-                one = replace(one, words=(*one.words, removed))
+            if checkpoints and not one.problems:
+                removed = remove_checkpoints(store, study, data_folder(), force=force)
+                one = replace(one, words=(*one.words, *([removed] if removed else [])))
         except StudyBusyError as error:
             if alone:
                 raise StudyBusyError(error.message, hint="end it with Ctrl-C there, or give --force") from None

@@ -49,6 +49,7 @@ class CheckpointKeeper:
         self._store = CheckpointStore(plan.folder) if plan is not None else None
         self._resumed = 0.0
         self._next = 0.0
+        self._began = math.inf
         self._saved = ""
         self._copied = CheckpointLook()
         self._warned = False
@@ -124,16 +125,21 @@ class CheckpointKeeper:
     def look(self, run: Run) -> None:
         """Copy the checkpoint of a run that is running, in a thread, where it is time to look for a new one."""
         now = self._runner.clock.now()
+        self._began = min(self._began, now - run.runtime)
         if self._plan is None or run.handle is None or now < self._next:
             return
         if self._task is None or self._task.done():
             self._next = now + min(_LONGEST_PAUSE, self._plan.every / _LOOKS)
             self._task = self._later(partial(self._save, run.handle, now - run.runtime))
 
+    def _begin_of(self, run: Run) -> float | None:
+        """The time at which the program of a run that has ended began; it may have waited in a queue before."""
+        return run.started if self._began == math.inf else self._began
+
     def finish(self, run: Run) -> None:
         """Copy what a run has left at its end, where other trials may begin at it; its files are still there."""
-        if self.kept and run.handle is not None and run.started is not None:
-            self._save(run.handle, run.started, run.runtime)
+        if self.kept and run.handle is not None and (began := self._begin_of(run)) is not None:
+            self._save(run.handle, began, run.runtime)
 
     def save_last(self, run: Run, *, told: bool) -> None:
         """Copy what a run has saved that has ended and is run again; its files are still there.
@@ -143,12 +149,13 @@ class CheckpointKeeper:
             told: Its program was told to end, and given time to save its work. Otherwise only what this machine sees
                 by itself is copied, and only where nothing was written just before the end: a file may be a half one.
         """
-        if self._plan is None or run.handle is None or run.started is None:
+        began = self._begin_of(run)
+        if self._plan is None or run.handle is None or began is None:
             return
         if told:
-            self._save(run.handle, run.started, run.runtime)
+            self._save(run.handle, began, run.runtime)
         elif isinstance(self._runner, FolderCheckpoints):
-            self._save(run.handle, run.started, run.runtime, quiet=_QUIET)
+            self._save(run.handle, began, run.runtime, quiet=_QUIET)
 
     @property
     def kept(self) -> bool:

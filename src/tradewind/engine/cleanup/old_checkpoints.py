@@ -13,8 +13,11 @@ from tradewind.engine.state_machine.search_machine import SearchMachine
 from tradewind.errors import DeployError
 from tradewind.problem import Objective, Trial, TrialState
 from tradewind.searcher.base import ContinuesTrials, Searcher
-from tradewind.store.base import StudyRow
+from tradewind.store.base import Store, StudyRow, this_process
 from tradewind.utils.units import count, format_memory
+
+_HOLD_SECONDS = 3600.0
+"""How long removing all of them may take; a process of this host that has died lets go at once."""
 
 
 class OldCheckpoints:
@@ -64,20 +67,24 @@ class OldCheckpoints:
         return found | set(waiting[: self._waiting]) | set(_best(ended, machine.problem.objective)[: self._keep])
 
 
-def remove_checkpoints(data_folder: Path, study: StudyRow) -> str:
+def remove_checkpoints(store: Store, study: StudyRow, data_folder: Path, *, force: bool = False) -> str:
     """Remove all checkpoints of a study on this machine: trials that would go on from them begin anew.
 
     Args:
-        data_folder: The folder of all data.
+        store: Where the study is kept; nobody else goes on with it meanwhile.
         study: The study, of which nothing runs.
+        data_folder: The folder of all data.
+        force: Do so even if a live process runs the study.
 
     Returns:
         What was removed, in words; empty where there was nothing.
 
     Raises:
+        StudyBusyError: A live process runs it, without ``force``.
         DeployError: They cannot be removed.
     """
     folder = checkpoint_folder(data_folder, study.owner)
+    token = store.hold(study.id, this_process(), _HOLD_SECONDS, force=force)
     try:
         sizes = [path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
         trials = sum(path.name.isdecimal() for path in folder.iterdir())
@@ -87,6 +94,8 @@ def remove_checkpoints(data_folder: Path, study: StudyRow) -> str:
     except OSError as error:
         words = (error.strerror or str(error)).lower()
         raise DeployError(f"its checkpoints cannot be removed: {words}: {error.filename or folder}") from error
+    finally:
+        store.release(study.id, token)
     return f"its checkpoints are removed, of {count(trials, 'trial')}, {format_memory(sum(sizes))}" if trials else ""
 
 

@@ -145,7 +145,7 @@ def fitted_trials(
         The trials in their order.
 
     Raises:
-        RecordError: No trial has a name that the user has said.
+        RecordError: No trial has a name that the user has said, or one has two for the same parameter.
     """
     values: dict[str, Any] = {}
     varied: set[str] = set()
@@ -163,8 +163,17 @@ def fitted_trials(
     constants |= {name: values[name] for name in values if names[name] not in parameters and name not in varied}
     for trial in trials:
         kept = {names[name]: value for name, value in trial.values.items() if name not in constants}
+        if len(kept) < sum(name not in constants for name in trial.values):
+            first, second = _of_one_name(trial.values, names)
+            hint = "each parameter has one name: see --rename"
+            raise RecordError(f"{trial.place}: both {first!r} and {second!r} are {names[first]}", hint=hint)
         others = {names[name]: name for name in trial.values if names[name] != name and name not in constants}
         yield replace(trial, values=kept, names=others)
+
+
+def _of_one_name(values: Iterable[str], names: Mapping[str, str]) -> tuple[str, str]:
+    seen: dict[str, str] = {}
+    return next((seen[names[name]], name) for name in values if seen.setdefault(names[name], name) != name)
 
 
 def foreign_records(problem: Problem, trials: Iterable[ForeignTrial]) -> Iterator[Mapping[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,7 +134,9 @@ class _Written:
         for trial in trials:
             self._names = {**original_names(trial), **self._names}  # of several the first one
         ours = set(problem.space.names)
-        self._names = {name: theirs for name, theirs in self._names.items() if name in ours and theirs not in ours}
+        # Two imports may have had one name for two of them.
+        free = {theirs for theirs, many in Counter(self._names.values()).items() if many == 1} - ours
+        self._names = {name: theirs for name, theirs in self._names.items() if name in ours and theirs in free}
         self.left = [trial.number for trial in trials if not trial.state.ended]
         self.count = len(self._trials)
 

@@ -176,7 +176,7 @@ class _Columns:
         """The cells of a row by what they are called here.
 
         Raises:
-            RecordError: It has more cells than there are columns.
+            RecordError: It has more cells than there are columns, or two values for one parameter or metric.
         """
         if any(cell.strip() for cell in row[len(self.header) :]):
             raise RecordError(
@@ -189,7 +189,11 @@ class _Columns:
                 text = cell.strip()
                 if decimal_comma and _DECIMAL_COMMA.fullmatch(text):
                     text = text.replace(".", "").replace(",", ".")
-                found[name] = text
+                if name not in _OURS and found.get(name, text) not in ("", text) and text:
+                    raise RecordError(
+                        f"{place}: two columns are {name}, with different values", hint="keep one of them"
+                    )
+                found[name] = text or found.get(name, "")
         return found
 
 

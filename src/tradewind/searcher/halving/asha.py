@@ -195,19 +195,12 @@ class AshaSearcher(RungSearcher):
         proposals: list[Proposal] = []
         began = {(self.rung_of(trial), trial.configuration.key) for trial in (*self.history, *state.pending)}
         rungs = [[trial for trial in self.history if self.rung_of(trial) == rung] for rung in range(len(self.shares))]
-        ready = {
-            rung: [each for each in self.ranked(rungs[rung]) if (rung + 1, each.configuration.key) not in began]
-            for rung in range(len(self.shares) - 1)
-        }
-        leads = max((rung for rung, trials in ready.items() if trials), default=-1)
+        leads, last = self._leader(rungs, began, state)
         ahead = max((self.rung_of(trial) or 0 for trial in state.pending), default=-1)
         spare = self.spare(state, len(self.shares) - 1 - max(leads, ahead, 0))
         if spare is not None and spare <= 0 and max(leads, ahead) >= 0:
-            if ahead >= leads:
-                return NothingLeft("it waits for the trials that run", final=False)
-            if last := self._promote(ready[leads][0], leads + 1, state):
-                return last
-        elif spare is not None:
+            return last if leads > ahead else NothingLeft("it waits for the trials that run", final=False)
+        if spare is not None:
             count = min(count, max(1, spare))
         for rung in reversed(range(len(self.shares) - 1)):
             room = int(len(rungs[rung]) / self.settings.eta + _ROUND)
@@ -229,6 +222,16 @@ class AshaSearcher(RungSearcher):
                 if (rung + 1, trial.configuration.key) not in began and (last := self._promote(trial, rung + 1, state)):
                     return last
         return self.nothing_left(state)
+
+    def _leader(
+        self, rungs: Sequence[Sequence[Trial]], began: Set[tuple[int | None, str]], state: SearchState
+    ) -> tuple[int, list[Proposal]]:
+        """The highest rung from which a trial can go on, and the proposal that its best does; -1 where none can."""
+        for rung in reversed(range(len(self.shares) - 1)):
+            for trial in self.ranked(rungs[rung]):
+                if (rung + 1, trial.configuration.key) not in began and (last := self._promote(trial, rung + 1, state)):
+                    return rung, last
+        return -1, []
 
     def origins(self, state: SearchState) -> list[int]:
         """List the trials that may yet be promoted, those next in turn first.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 
 from pydantic import Field
 
@@ -35,10 +36,11 @@ class HyperbandSearcher(RungSearcher):
     Settings = HyperbandSettings
     settings: HyperbandSettings
 
-    @property
+    @cached_property
     def least_trials(self) -> int:
-        """The trials of the first bracket, which comes to the whole input last."""
-        return sum(self.sizes(0))
+        """The trials of the first bracket, which comes to the whole input last; a small space does not fill it."""
+        enumerable = self.problem.space.enumerable
+        return sum(min(size, len(self.problem.candidates)) if enumerable else size for size in self.sizes(0))
 
     def sizes(self, bracket: int) -> tuple[int, ...]:
         """The number of trials on each rung of a bracket, which are counted from 0; 0 on those that it leaves out.

@@ -194,9 +194,7 @@ class Database:
             self._readers = engine.execution_options(isolation_level="REPEATABLE READ")
             # A server has a hundred connections for all processes: of these, steps of many threads share a few.
             few = {"pool_size": 2, "max_overflow": 2}
-            # Its few statements are long, and would be planned anew each time, which takes longer than to run them.
-            once = "-c plan_cache_mode=force_generic_plan"
-            self._quick = self._engine(parsed, once, isolation_level="AUTOCOMMIT", pool_pre_ping=False, **few)
+            self._quick = self._engine(parsed, isolation_level="AUTOCOMMIT", pool_pre_ping=False, **few)
             sa.event.listen(self._hasty, "begin", _on_hasty_begin)
         try:
             self._prepare()
@@ -346,14 +344,14 @@ class Database:
         except OverflowError as error:
             raise error_translation.from_overflow(error) from None
 
-    def _engine(self, url: URL, settings: str = "", **options: Any) -> Engine:
+    def _engine(self, url: URL, **options: Any) -> Engine:
         try:
             if url.get_backend_name() == "sqlite":
                 engine = sa.create_engine(url, connect_args={"timeout": self._busy_timeout})
                 sa.event.listen(engine, "connect", _on_sqlite_connect)
                 sa.event.listen(engine, "begin", _on_sqlite_begin)
                 return engine
-            wait = f"-c lock_timeout={max(1, round(self._busy_timeout * 1000))} {settings}".rstrip()
+            wait = f"-c lock_timeout={max(1, round(self._busy_timeout * 1000))}"
             mine = connection_options(url, options=wait)
             engine = sa.create_engine(url, connect_args=mine, **({"pool_pre_ping": True} | options))
             require_utf8(engine, self.place)
