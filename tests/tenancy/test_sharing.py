@@ -20,7 +20,7 @@ from tradewind.problem import Handle, Machine, Run, RunRequest, TenantShare, Tri
 from tradewind.store.clusters.cluster_store import TenantRow
 from tradewind.tenancy import shared_cluster
 from tradewind.tenancy.billing import tenant_bills
-from tradewind.tenancy.core import Core, CoreSettings
+from tradewind.tenancy.core import Core, CoreInbox, CoreSettings
 from tradewind.tenancy.core_handles import ThreadCore
 from tradewind.tenancy.fairness.strict import StrictFairness
 from tradewind.tenancy.messages import CoreOutbox
@@ -99,7 +99,7 @@ def test_a_core_knows_the_weight_of_its_tenant_before_anything_is_granted(
     world.store.set_tenant(TenantRow("A", weight=3.0))
     world.submit("one", "A", trials=1)
     world.run_until(world.over)
-    again = Core(settings[0], queue.Queue(), queue.Queue())
+    again = Core(settings[0], CoreInbox(), queue.Queue())
     made = again._requests(lambda trial, run, wall_seconds: requests[0])
     assert made(cast("Trial", None), cast("Run", None), None).tenant == TenantShare("A", 3.0)
 

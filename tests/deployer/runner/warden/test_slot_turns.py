@@ -380,7 +380,7 @@ def test_who_ends_before_the_next_one_has_room_gets_gpus_that_are_kept_for_that(
     now = [1000.0]
     clock(lambda: now[0])
     quick, long, due = registry(), registry(), registry()
-    gpus = {"cpu": 0, "devices_here": ["0", "1"], "device": 1}
+    gpus: dict[str, Any] = {"cpu": 0, "devices_here": ["0", "1"], "device": 1}
     quick.take("q1", wants(tmp_path, "quick", **gpus), EVERY)
     now[0] += 1
     quick.give_back("q1")
