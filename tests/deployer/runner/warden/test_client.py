@@ -94,3 +94,22 @@ def test_one_that_has_a_job_is_not_kept_for_others(tmp_path: Path) -> None:
     assert other != pid
     second.close()
     eventually(partial(has_ended, pid))
+
+
+def test_what_was_cancelled_ends_also_where_the_warden_never_reads_the_order(tmp_path: Path) -> None:
+    """A warden that tells somebody who has gone of one end reads no further orders: the other runs went on for ever."""
+    runner = process_runner(tmp_path)
+    handles = [runner.submit(request_for(tmp_path, python("import time; time.sleep(600)"), name), []) for name in "ab"]
+    notes = [tmp_path / "runs" / name / "pid.json" for name in "ab"]
+    eventually(lambda: all(note.exists() for note in notes))
+    pids = [json.loads(note.read_text())["pid"] for note in notes]
+    assert runner._warden is not None
+    (tmp_path / "runs" / "b" / "cancel").write_text("nobody needs it")  # as `cancel` does before it sends the order
+    os.close(runner._warden._read)
+    runner._warden.send({"op": "cancel", "run_id": handles[0].run_id, "reason": "", "grace": 0.1})
+    eventually(lambda: all(has_ended(pid) for pid in pids))
+    told = tmp_path / "runs" / "b" / "result.json"
+    eventually(told.exists)
+    result = json.loads(told.read_text())
+    assert (result["state"], result["reason"]) == ("cancelled", "nobody needs it")
+    os.close(runner._warden._write)

@@ -147,7 +147,16 @@ class Warden(JobWatcher):
             while text:
                 text = text[os.write(1, text) :]
         except OSError:
-            self.controlled = False
+            self._go_on_alone()
+
+    def _go_on_alone(self) -> None:
+        """Watch the jobs to their ends without a controller.
+
+        It may have sent orders before it went that are never read: what it cancelled it has noted in the runs' folders.
+        """
+        self.controlled = False
+        self._slots.give_up(self.jobs)
+        self._cancel_marked()
 
     def _signals(self) -> None:
         numbers = self._take_signals()
@@ -155,16 +164,18 @@ class Warden(JobWatcher):
             for job in list(self.jobs.values()):
                 job.end("preempted", "the machine told its processes to end", job.order["grace"])
         if signal.SIGUSR1 in numbers:
-            for job in list(self.jobs.values()):
-                reason = text_of(f"{job.folder}/{CANCEL}")
-                if reason is not None:
-                    job.end("cancelled", reason, job.order["grace"])
+            self._cancel_marked()
+
+    def _cancel_marked(self) -> None:
+        for job in list(self.jobs.values()):
+            reason = text_of(f"{job.folder}/{CANCEL}")
+            if reason is not None:
+                job.end("cancelled", reason, job.order["grace"])
 
     def _orders(self) -> None:
         piece = os.read(0, _PIECE)
         if not piece:
-            self.controlled = False
-            self._slots.give_up(self.jobs)
+            self._go_on_alone()
             return
         *lines, self._input = (self._input + piece).split(b"\n")
         for line in lines:
