@@ -394,7 +394,8 @@ class SharedCluster:
         except InputError as error:
             return self._end_new(job, "failed", str(error))
         tenant, pool, grows = self.allocator.tenants[job.tenant], self.allocator.pool, self.settings.policy.grows
-        if why := impossible_core_reason(held, tenant, pool, grows=grows):
+        # One that had its room before waits: a node or the quota may come back, and its runs may go on.
+        if job.started is None and (why := impossible_core_reason(held, tenant, pool, grows=grows)):
             return self._end_new(job, "failed", why)
         # Offers may have what this cluster does not know of; `submit` has found out which there are.
         run = {**known_amounts(job.options.get("run", {}), self.settings.policy.kinds), **demand}
