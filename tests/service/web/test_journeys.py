@@ -36,6 +36,23 @@ def badge(page: Page, word: str) -> None:
     expect(page.locator("h1 .badge")).to_have_text(word)
 
 
+@pytest.mark.slow
+def test_a_proposal_that_comes_while_one_types_keeps_what_is_selected(open_page: Opener) -> None:
+    """The field was made anew, with nothing selected: a 3 over the 1 became 31."""
+    page = open_page()
+    page.goto("/requests/new?application=plate")
+    page.get_by_text("Another configuration").click()
+    threads = page.locator("[name='c.threads']")
+    expect(threads).to_have_value("1")
+    expect(page.locator("[aria-busy='true']")).to_have_count(0)
+    threads.evaluate("e => { e.focus(); e.select(); window.answer = document.querySelector('[data-answer]') }")
+    change = "e => { e.value = '300'; e.dispatchEvent(new Event('input', {bubbles: true})) }"
+    page.get_by_label("Points across").evaluate(change)
+    page.wait_for_function("() => document.querySelector('[data-answer]') !== window.answer")
+    page.keyboard.insert_text("3")
+    expect(threads).to_have_value("3")
+
+
 def test_from_the_door_to_the_result(open_page: Opener, scene: Stage, tmp_path: Path) -> None:
     page = open_page("", expected="401")
     page.goto("/requests/new?application=plate")

@@ -92,7 +92,13 @@ function show(text) {
   const same = chosen && place.querySelector(`[name="choice"][value="${CSS.escape(chosen)}"]`);
   if (same) same.checked = true;
   for (const [name, words] of typed) if (form.elements[name]) form.elements[name].value = words;
-  if (mark) place.querySelector(mark)?.focus();
+  const again = mark && place.querySelector(mark);
+  if (again?.type === "number" && inside.type === "number") {
+    // Whoever is typing goes on in the same field, and replaces what was selected.
+    for (const { name, value } of again.attributes) inside.setAttribute(name, value);
+    again.replaceWith(inside);
+    inside.focus();
+  } else again?.focus();
   for (const field of form.querySelectorAll(".field [name]")) if (!place.contains(field)) complain(field, errors[field.name] ?? "");
   sum();
 }
