@@ -294,8 +294,13 @@ class SharedReplica:
         return trial in self._asked or trial in self._own.taken
 
     def _look_now_and_then(self, step: SharedStep) -> None:
-        if time.monotonic() - self._live_at > _LIVE_SECONDS:
+        if not self._has_looked:
             self._look_who_lives(step)
+
+    @property
+    def _has_looked(self) -> bool:
+        """True where it was seen just now who is alive."""
+        return time.monotonic() - self._live_at < _LIVE_SECONDS
 
     def _look_who_lives(self, step: SharedStep) -> None:
         self._live, self._live_at = {self._token, *step.live()}, time.monotonic()

@@ -10,7 +10,6 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from tradewind.engine.ask_tell import shared_replica
 from tradewind.engine.ask_tell.asked_trial import (
     Asked,
     RunOutcome,
@@ -190,7 +189,7 @@ class SharedStudy(SharedReplica):
     def _all_at_work(self) -> bool:
         """As `_all_live`; who was seen alive just now is not looked for again, which would keep others from working."""
         workers = set(self._workers.open().values())
-        if workers and workers <= self._live and time.monotonic() - self._live_at < shared_replica._LIVE_SECONDS:
+        if workers and workers <= self._live and self._has_looked:
             self._others_run = True
             return True
         with self._step("ask", lasting=False, catch_up=False) as step:
